@@ -1,0 +1,65 @@
+"""One LossScaleOptimizer for every TensorFlow 2: its policy is configuration, its state is never lost.
+
+The public names are found when they are first used, so ``import scalekeeper`` costs next to nothing.
+"""
+
+from typing import TYPE_CHECKING, Any, List
+
+import importlib
+
+if TYPE_CHECKING:
+    __version__: str
+    from .lossscales import DynamicLossScale as DynamicLossScale
+    from .lossscales import FixedLossScale as FixedLossScale
+    from .lossscales import LossScale as LossScale
+    from .lossscales import LossScaleParams as LossScaleParams
+    from .lossscales import Report as Report
+    from .registry import Document as Document
+    from .registry import DocumentError as DocumentError
+    from .registry import InvalidSpecError as InvalidSpecError
+    from .registry import NameTakenError as NameTakenError
+    from .registry import PluginLoadError as PluginLoadError
+    from .registry import ScalekeeperError as ScalekeeperError
+    from .registry import UnknownTargetError as UnknownTargetError
+    from .registry import build as build
+    from .registry import document_schema as document_schema
+    from .registry import load_document as load_document
+    from .registry import register as register
+    from .registry import resolve as resolve
+    from .registry import temporary_registration as temporary_registration
+
+_ROOMS = {
+    "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
+    "registry": (
+        "Document",
+        "DocumentError",
+        "InvalidSpecError",
+        "NameTakenError",
+        "PluginLoadError",
+        "ScalekeeperError",
+        "UnknownTargetError",
+        "build",
+        "document_schema",
+        "load_document",
+        "register",
+        "resolve",
+        "temporary_registration",
+    ),
+}
+_HOME = {name: room for room, names in _ROOMS.items() for name in names}
+
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return importlib.import_module(".registry.entry_points", __name__).metadata.version(__name__)
+    if name not in _HOME:
+        raise AttributeError("module {!r} has no attribute {!r}".format(__name__, name))
+    value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

@@ -1,0 +1,3 @@
+"""The ``scalekeeper`` command."""
+
+from .main import main as main

@@ -1,0 +1,33 @@
+"""The command's front: its subcommands, and the promise that bad input ends in a message and an exit code.
+
+Exit codes: 0 fine, 1 the input is wrong, 2 the command was called wrongly.
+"""
+
+from typing import Any
+
+import click
+
+from .list import list_command
+from .schema import schema_command
+from .validate import validate_command
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        from ..registry.errors import ScalekeeperError
+
+        try:
+            return super().invoke(ctx)
+        except ScalekeeperError as error:
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="scalekeeper", prog_name="scalekeeper")
+def main() -> None:
+    """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
+
+
+main.add_command(list_command)
+main.add_command(schema_command)
+main.add_command(validate_command)

@@ -1,0 +1,41 @@
+"""Options that several subcommands share."""
+
+from typing import Any, Optional, Tuple
+
+import click
+
+
+def _target(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Any:
+    from ..registry.targets import UnknownTargetError, target
+
+    try:
+        return target(value)
+    except UnknownTargetError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _allow(context: click.Context, parameter: click.Parameter, value: Tuple[str, ...]) -> Any:
+    from ..registry.import_paths import AllowList
+
+    try:
+        return AllowList(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+target_option = click.option(
+    "--target",
+    metavar="V",
+    callback=_target,
+    help="The TensorFlow that is meant: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or "
+    "else the newest.",
+)
+allow_option = click.option(
+    "--allow",
+    metavar="P",
+    multiple=True,
+    callback=_allow,
+    help="An import path that a document may use: package.module:Class, or package.* for a whole package. The current "
+    "folder is then searched for it too. May be repeated.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")

@@ -1,0 +1,179 @@
+"""What a loss-scale policy is: parameters, a state, and a pure step."""
+
+from typing import Any, ClassVar, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
+
+import inspect
+import numbers
+
+import numpy as np
+
+from ..registry.errors import InvalidSpecError, Problem, shown, unknown
+from ..registry.fields import StrictModel
+from ..registry.parameters import checked
+
+State = Mapping[str, Any]
+Self = TypeVar("Self", bound="LossScale")
+
+
+class LossScaleParams(StrictModel):
+    """Base of every policy's ``Params``: frozen, strict, no unknown names."""
+
+
+class Report(NamedTuple):
+    """What the optimizer knows of one step's gradients. What the policy's ``needs`` do not name is None."""
+
+    finite: Any = None
+    largest_magnitude: Any = None
+    zero_share: Any = None
+
+
+class LossScale:
+    """A loss-scale policy: ``Params``, ``initial_state`` and the pure ``next_state``.
+
+    ``next_state`` gets the state, the :class:`Report` of a step and ``ops``, the operations that NumPy, TensorFlow and
+    Keras share; it returns the next state and touches nothing else. The same lines run in a simulation without
+    TensorFlow and inside TensorFlow's graph. Python's operators work on both; constants are written as
+    ``ops.float32(2)``, so that both compute in float32.
+
+    ``needs`` names the fields of the report that the policy reads. Only these are computed, so a policy that does not
+    look at the gradients does not pay for looking.
+
+    Calling the object gives the current scale, and ``update(gradients)`` takes a step, as with TensorFlow's own
+    ``LossScale``. A class that overrides just those two, in TensorFlow's style, is a policy too.
+
+    >>> import numpy as np
+    >>> from scalekeeper import LossScale
+    >>> class Halving(LossScale):
+    ...     class Params(LossScale.Params):
+    ...         start: float = 1024.0
+    ...     def initial_state(self):
+    ...         return {"current_loss_scale": np.float32(self.params.start)}
+    ...     def next_state(self, state, report, ops):
+    ...         scale = state["current_loss_scale"]
+    ...         return {"current_loss_scale": ops.where(report.finite, scale, scale / ops.float32(2))}
+    >>> loss_scale = Halving(start=8)
+    >>> update_op, should_apply = loss_scale.update([np.float32("nan")])
+    >>> bool(should_apply), float(loss_scale())
+    (False, 4.0)
+    """
+
+    Params: ClassVar[Type[LossScaleParams]] = LossScaleParams
+    params: Any
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        names = list(self.Params.model_fields)
+        if len(args) > len(names):
+            raise TypeError("{} takes {}, but {} values were given".format(type(self).__name__, names, len(args)))
+        values = dict(zip(names, args))
+        if values.keys() & kwargs.keys():
+            raise TypeError("{} got {} twice".format(type(self).__name__, sorted(values.keys() & kwargs.keys())))
+        values.update(kwargs)
+        self._begin(checked(self.Params, values, type(self).__name__))
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # set in every class: what a subclass inherits would be its parent's
+        takes = cls.Params if cls.__init__ is LossScale.__init__ else cls.__init__
+        parameters = list(inspect.signature(takes).parameters.values())
+        cls.__signature__ = inspect.Signature(parameters if takes is cls.Params else parameters[1:])  # type: ignore
+
+    @classmethod
+    def from_params(cls: Type[Self], params: LossScaleParams) -> Self:
+        """Make a policy from parameters that are validated already."""
+        if cls.__init__ is not LossScale.__init__:
+            return cls(**dict(params))
+        loss_scale = cls.__new__(cls)
+        loss_scale._begin(params)
+        return loss_scale
+
+    def _begin(self, params: LossScaleParams) -> None:
+        self.params = params
+        self._memory: Optional[Any] = None
+
+    # The policy
+
+    @property
+    def needs(self) -> FrozenSet[str]:
+        """The fields of the report that this policy reads."""
+        return frozenset({"finite"})
+
+    def initial_state(self) -> Dict[str, Any]:
+        """Name → NumPy scalar, whose type is the type of that piece of state for ever."""
+        return {}
+
+    def scale(self, state: State, ops: Any) -> Any:
+        """The loss scale that a state stands for, as a float32 scalar."""
+        return state["current_loss_scale"]
+
+    def should_apply(self, state: State, report: Report, ops: Any) -> Any:
+        """Whether the step with this report is applied, or skipped. Python's own True: always."""
+        return report.finite
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        """The state after a step with this report."""
+        raise NotImplementedError(
+            "{} has neither next_state (the pure step) nor update and __call__ of its own".format(type(self).__name__)
+        )
+
+    # TensorFlow's contract
+
+    def __call__(self) -> Any:
+        """The current scale, as a float32 scalar."""
+        return self._remembered().scale()
+
+    def update(self, grads: Any) -> Tuple[Any, Any]:
+        """Take one step with these (unscaled) gradients. Returns ``(update_op, should_apply)``."""
+        return self._remembered().update(grads)
+
+    def get_config(self) -> Dict[str, Any]:
+        """The parameters as plain values; ``from_config`` takes them back."""
+        return self.params.model_dump()
+
+    @classmethod
+    def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
+        """Make a policy from what ``get_config`` gave."""
+        return cls(**config)
+
+    # State
+
+    def state(self) -> Dict[str, Any]:
+        """The current state as plain numbers."""
+        return {name: value.item() for name, value in self._remembered().read().items()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Continue from what ``state`` gave. A state that does not fit is refused whole."""
+        kinds = {name: value.dtype for name, value in self.initial_state().items()}
+        problems = [Problem((name,), "not in the given state", "missing") for name in kinds if name not in state]
+        values = {}
+        for name, value in state.items():
+            if name not in kinds:
+                problems.append(Problem((name,), unknown("state", name, sorted(kinds)), "extra_forbidden", True))
+            elif not _fits(value, kinds[name]):
+                problems.append(Problem((name,), "{} does not fit a {}".format(shown(value), kinds[name]), "type"))
+            else:
+                values[name] = kinds[name].type(value)
+        if problems:
+            raise InvalidSpecError(problems)
+        self._remembered().write(values)
+
+    def _remembered(self) -> Any:
+        if self._memory is None:
+            from .numpy_state import NumpyState
+
+            self._memory = NumpyState(self)
+        return self._memory
+
+    def __repr__(self) -> str:
+        fields = ", ".join("{}={!r}".format(*field) for field in self.get_config().items())
+        return "{}({})".format(type(self).__name__, fields)
+
+
+def _fits(value: Any, kind: "np.dtype[Any]") -> bool:
+    """Whether a value is a finite number of this type (a float may be rounded to it, an integer may not)."""
+    if kind.kind == "b" or isinstance(value, (bool, np.bool_)):
+        return kind.kind == "b" and isinstance(value, (bool, np.bool_))
+    if not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+        return False
+    if kind.kind == "f":
+        return abs(float(value)) <= np.finfo(kind).max
+    return int(value) == value and np.iinfo(kind).min <= value <= np.iinfo(kind).max

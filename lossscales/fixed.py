@@ -1,0 +1,42 @@
+"""A loss scale that never changes."""
+
+from typing import Any, FrozenSet
+
+from pydantic import Field
+
+from ..registry.fields import AtLeastOne
+from ..registry.plugins import loss_scales
+from .contract import LossScale, LossScaleParams, Report, State
+
+
+@loss_scales.register("fixed", aliases=("static",))
+class FixedLossScale(LossScale):
+    """The same scale at every step.
+
+    Every step: the loss is multiplied by ``loss_scale_value``, the gradients are divided by it.
+    A gradient that is not finite is applied like any other, as TensorFlow's own ``FixedLossScale`` does, and makes the
+    weights NaN; with ``skip_nonfinite`` such a step is skipped.
+
+    >>> from scalekeeper import FixedLossScale
+    >>> float(FixedLossScale(128)())
+    128.0
+    """
+
+    class Params(LossScaleParams):
+        loss_scale_value: AtLeastOne = Field(description="What the loss is multiplied by.")
+        skip_nonfinite: bool = Field(False, description="Skip a step whose gradients are not all finite.")
+
+    params: Params
+
+    def scale(self, state: State, ops: Any) -> Any:
+        return ops.float32(self.params.loss_scale_value)
+
+    @property
+    def needs(self) -> FrozenSet[str]:
+        return frozenset({"finite"}) if self.params.skip_nonfinite else frozenset()
+
+    def should_apply(self, state: State, report: Report, ops: Any) -> Any:
+        return report.finite if self.params.skip_nonfinite else True
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        return state

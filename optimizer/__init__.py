@@ -1,0 +1,1 @@
+"""LossScaleOptimizer: the in-graph core, and one thin file per Keras generation. The only room that needs TensorFlow."""

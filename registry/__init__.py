@@ -1,0 +1,23 @@
+"""Names for loss scales, and documents that use them. Nothing here imports TensorFlow."""
+
+from .documents import Document as Document
+from .documents import DocumentError as DocumentError
+from .documents import build as build
+from .documents import load_document as load_document
+from .errors import InvalidSpecError as InvalidSpecError
+from .errors import NameTakenError as NameTakenError
+from .errors import PluginLoadError as PluginLoadError
+from .errors import Problem as Problem
+from .errors import ScalekeeperError as ScalekeeperError
+from .errors import UnknownTargetError as UnknownTargetError
+from .optimizers import OptimizerSpec as OptimizerSpec
+from .plugins import Registry as Registry
+from .plugins import loss_scales as loss_scales
+from .schema import document_schema as document_schema
+from .targets import Target as Target
+from .targets import known_targets as known_targets
+from .targets import target as target
+
+register = loss_scales.register
+resolve = loss_scales.resolve
+temporary_registration = loss_scales.temporary_registration

@@ -1,0 +1,175 @@
+"""Optimizers declared in YAML or JSON files."""
+
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import os
+
+from .errors import InvalidSpecError, Problem, ScalekeeperError, shown, unknown
+from .import_paths import AllowList
+from .optimizers import OptimizerSpec, check_optimizer
+from .plugins import loss_scales
+from .reading import MAX_BYTES, Node, SyntaxProblem, read
+from .source import Place, Source
+from .targets import Target
+from .targets import target as target_named
+
+KEYS = ("$schema", "loss_scale", "optimizer")
+DEFAULT_LOSS_SCALE = "dynamic"
+
+
+class Document(NamedTuple):
+    """A document that holds what it should: the optimizer to build, and its loss scale."""
+
+    optimizer: OptimizerSpec
+    loss_scale: Any
+    target: Target
+
+
+class Finding(NamedTuple):
+    """A problem, and where in the text it stands."""
+
+    problem: Problem
+    place: Optional[Place]
+    excerpt: str
+
+
+class DocumentError(ScalekeeperError, ValueError):
+    """A document is wrong; ``findings`` says all that is wrong with it, and where."""
+
+    def __init__(self, name: str, findings: Iterable[Finding]) -> None:
+        self.name = name
+        self.findings: Tuple[Finding, ...] = tuple(findings)
+        super().__init__("\n".join(self._text(finding) for finding in self.findings))
+
+    def _text(self, finding: Finding) -> str:
+        place = "{}:{}:".format(*finding.place) if finding.place else ""
+        text = "{}:{} {}".format(self.name, place, finding.problem)
+        return text + "\n" + finding.excerpt if finding.excerpt else text
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.findings)
+
+
+def load_document(
+    path: "Union[str, os.PathLike[str]]", *, target: Optional[str] = None, allow: Iterable[str] = ()
+) -> Document:
+    """Read and check a YAML or JSON file; nothing in it is run, and TensorFlow is not needed.
+
+    ``target`` is the TensorFlow it is meant for (see :func:`target`); ``allow`` lists import paths that it may use.
+
+    >>> import scalekeeper
+    >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3")
+    >>> document.optimizer.name, document.loss_scale.params.increment_period
+    ('adam', 500)
+    """
+    chosen, allowed = target_named(target), AllowList(allow)
+    return check_text(source_at(os.fspath(path)), chosen, allowed)
+
+
+def check_text(source: Source, target: Target, allow: AllowList) -> Document:
+    """Read and check a text."""
+    try:
+        root = read(source, _is_json(source))
+    except SyntaxProblem as problem:
+        finding = Finding(
+            Problem((), problem.message, "syntax"),
+            source.place(problem.offset),
+            source.excerpt(problem.offset, problem.length),
+        )
+        raise DocumentError(source.name, [finding]) from None
+    try:
+        return check_document(root.plain(), target, allow)
+    except InvalidSpecError as error:
+        raise DocumentError(source.name, _findings(error.problems, source, root)) from None
+
+
+def _is_json(source: Source) -> bool:
+    """By the name's ending, or, where that says nothing, by the first character."""
+    name = source.name.lower()
+    return name.endswith(".json") or (not name.endswith((".yaml", ".yml")) and source.text.lstrip()[:1] == "{")
+
+
+def check_document(data: Any, target: Target, allow: AllowList) -> Document:
+    """Check plain values; every problem of the whole document is found at once."""
+    if not isinstance(data, Mapping):
+        message = "a document is a mapping with the key 'optimizer', not {}".format(shown(data))
+        raise InvalidSpecError([Problem((), message, "type")])
+    problems: List[Problem] = [
+        Problem((key,), unknown("key", key, KEYS), "extra_forbidden", True) for key in data if key not in KEYS
+    ]
+    if not isinstance(data.get("$schema", ""), str):
+        problems.append(Problem(("$schema",), "{} must be a string".format(shown(data["$schema"])), "type"))
+    parts: Dict[str, Any] = {}
+    if "optimizer" not in data:
+        problems.append(Problem((), "the key 'optimizer' is missing", "missing"))
+    else:
+        _check_part("optimizer", lambda: check_optimizer(data["optimizer"], target), parts, problems)
+    scale = data.get("loss_scale", DEFAULT_LOSS_SCALE)
+    _check_part("loss_scale", lambda: loss_scales.resolve(scale, allow=allow.patterns), parts, problems)
+    if problems:
+        raise InvalidSpecError(problems)
+    return Document(parts["optimizer"], parts["loss_scale"], target)
+
+
+def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Problem]) -> None:
+    try:
+        parts[key] = check()
+    except InvalidSpecError as error:
+        problems += [problem.under(key) for problem in error.problems]
+    except ScalekeeperError as error:
+        problems.append(Problem((key, "name"), str(error), "plugin"))
+
+
+def build(
+    document: "Union[str, os.PathLike[str], Mapping[str, Any]]",
+    *,
+    target: Optional[str] = None,
+    allow: Iterable[str] = (),
+) -> Document:
+    """Check a document, given as a file or as a mapping.
+
+    The optimizer itself is not built yet: what comes back is the checked :class:`Document`.
+
+    >>> import scalekeeper
+    >>> scalekeeper.build({"optimizer": "sgd", "loss_scale": 128}).loss_scale
+    FixedLossScale(loss_scale_value=128.0, skip_nonfinite=False)
+    """
+    if isinstance(document, Mapping):
+        return check_document(document, target_named(target), AllowList(allow))
+    return load_document(document, target=target, allow=allow)
+
+
+def source_at(path: str) -> Source:
+    """The text of a file."""
+    try:
+        with open(path, "rb") as stream:
+            data = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise _unreadable(path, "can't be read: {}".format(error.strerror or error)) from None
+    except ValueError as error:  # a NUL in the name
+        raise _unreadable(path, "can't be read: {}".format(error)) from None
+    return source_of(path, data)
+
+
+def source_of(name: str, data: bytes) -> Source:
+    """The text of a file's content, if it is text and not too long."""
+    if len(data) > MAX_BYTES:
+        raise _unreadable(name, "is larger than a document may be ({} KiB)".format(MAX_BYTES // 1024))
+    try:
+        return Source(name, data.decode("utf-8-sig"))
+    except UnicodeDecodeError as error:
+        source = Source(name, data[: error.start].decode("utf-8-sig", "replace"))
+        problem = Problem((), "not UTF-8 text: byte 0x{:02x}".format(data[error.start]), "encoding")
+        raise DocumentError(name, [Finding(problem, source.place(len(source.text)), "")]) from None
+
+
+def _unreadable(name: str, message: str) -> DocumentError:
+    return DocumentError(name, [Finding(Problem((), message, "file"), None, "")])
+
+
+def _findings(problems: Iterable[Problem], source: Source, root: Node) -> List[Finding]:
+    found = []
+    for problem in problems:
+        offset, length = root.find(problem.path, problem.at_key)
+        found.append(Finding(problem, source.place(offset), source.excerpt(offset, length)))
+    return sorted(found, key=lambda finding: finding.place or Place(0, 0))

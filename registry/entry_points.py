@@ -1,0 +1,48 @@
+"""Plugins that other installed packages announce."""
+
+from typing import Any, Dict, List, NamedTuple
+
+import sys
+
+from .errors import PluginLoadError, shown
+
+if sys.version_info >= (3, 8):
+    from importlib import metadata
+else:
+    import importlib_metadata as metadata
+
+
+class Announcement(NamedTuple):
+    """One entry point, and the distribution that has it."""
+
+    name: str
+    distribution: str
+    entry_point: Any
+
+    def load(self, kind: str) -> Any:
+        """Import it. Whatever goes wrong is this plugin's error and nobody else's."""
+        try:
+            return self.entry_point.load()
+        except (Exception, SystemExit) as error:
+            raise PluginLoadError(
+                "{} {} of package {} could not be loaded: {}: {}".format(
+                    kind, shown(self.name), self.distribution, type(error).__name__, error
+                )
+            ) from error
+
+
+def announced(group: str) -> Dict[str, List[Announcement]]:
+    """All entry points of a group, by name; a name has several where several packages claim it."""
+    found: Dict[str, List[Announcement]] = {}
+    seen = set()
+    for distribution in metadata.distributions():
+        for entry_point in distribution.entry_points:
+            if entry_point.group != group:
+                continue
+            name = distribution.metadata["Name"] or "?"
+            # one distribution can be on sys.path twice, for example as a wheel and as a checkout
+            if (name, entry_point.name, entry_point.value) not in seen:
+                seen.add((name, entry_point.name, entry_point.value))
+                origin = "{} {}".format(name, distribution.version)
+                found.setdefault(entry_point.name, []).append(Announcement(entry_point.name, origin, entry_point))
+    return found

@@ -1,0 +1,92 @@
+"""Every error a user can cause, and the one-sentence problems they are made of."""
+
+from typing import Any, Iterable, NamedTuple, Optional, Sequence, Tuple, Union
+
+import difflib
+import reprlib
+
+Path = Tuple[Union[str, int], ...]
+
+
+class Problem(NamedTuple):
+    """One thing that is wrong with a specification.
+
+    ``path`` leads to it from the top of the specification; ``at_key`` says that the key itself is wrong, not its value.
+    ``kind`` is stable and meant for programs, ``message`` is meant for people.
+    """
+
+    path: Path
+    message: str
+    kind: str
+    at_key: bool = False
+
+    def under(self, *prefix: Union[str, int]) -> "Problem":
+        """The same problem, seen from further up."""
+        return self._replace(path=tuple(prefix) + self.path)
+
+    def __str__(self) -> str:
+        return "{}: {}".format(dotted(self.path), self.message) if self.path else self.message
+
+
+class ScalekeeperError(Exception):
+    """Base of all errors of this package."""
+
+
+class InvalidSpecError(ScalekeeperError, ValueError):
+    """A specification does not describe what it should. ``problems`` lists everything that is wrong with it."""
+
+    def __init__(self, problems: Iterable[Problem]) -> None:
+        self.problems: Tuple[Problem, ...] = tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.problems,)
+
+
+class NameTakenError(ScalekeeperError, ValueError):
+    """A name is registered for another class already."""
+
+
+class PluginLoadError(ScalekeeperError, ImportError):
+    """A plugin's module could not be imported, or does not hold what its name promises."""
+
+
+class UnknownTargetError(ScalekeeperError, ValueError):
+    """A target TensorFlow that is not in the table of signatures."""
+
+
+def dotted(path: Path) -> str:
+    """Write a path as a reader would: ``optimizer.learning_rate``, ``values[2]``."""
+    text = ""
+    for part in path:
+        text += "[{}]".format(part) if isinstance(part, int) else ("." if text else "") + str(part)
+    return text
+
+
+def shown(value: Any) -> str:
+    """A value as it may stand in a message: never longer than a line."""
+    short = reprlib.Repr()
+    short.maxstring = short.maxother = short.maxlong = 60
+    try:
+        return short.repr(value)
+    except Exception:
+        return "<{}>".format(type(value).__name__)
+
+
+def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
+    """The valid name nearest to the given one, if any is near."""
+    if not isinstance(given, str) or len(given) > 100:
+        return None
+    by_lower = {name.lower(): name for name in valid}
+    near = difflib.get_close_matches(given.lower(), list(by_lower), n=1, cutoff=0.6)
+    return by_lower[near[0]] if near else None
+
+
+def unknown(kind: str, given: Any, valid: Sequence[str], remedy: str = "") -> str:
+    """The text for a name that is not there: what was given, what was perhaps meant, what is allowed, what to do."""
+    near = did_you_mean(given, valid)
+    parts = ["unknown {} {}".format(kind, shown(given))]
+    if near is not None:
+        parts.append("; did you mean {}?".format(shown(near)))
+    parts.append(" Valid: {}.".format(", ".join(valid)) if near else "; valid: {}.".format(", ".join(valid)))
+    return "".join(parts) + (" " + remedy if remedy else "")

@@ -1,0 +1,106 @@
+"""What a class takes: a pydantic model, from its ``Params`` or from its constructor, and its errors as problems."""
+
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypeVar
+
+import inspect
+import numbers
+import typing
+
+from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
+from typing_extensions import Annotated
+
+from .errors import InvalidSpecError, Problem, shown, unknown
+from .fields import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY, StrictModel, WholeNumber
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, numbers.Real) or value != value or abs(value) > FLOAT32_MAX:
+        raise ValueError("must be a finite number")
+    return value
+
+
+# An argument with the default 3 and no annotation may mean a count or a factor: any number, passed on as it is.
+_AsGiven = Annotated[Any, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+_BY_TYPE: Dict[Any, Any] = {int: WholeNumber}
+_BY_DEFAULT: Dict[type, Any] = {bool: bool, int: _AsGiven, float: float, str: str}
+
+
+def parameter_model(cls: type) -> Type[BaseModel]:
+    """The model of what ``cls`` takes: its ``Params``, or, where a later class wrote a constructor, that signature."""
+    for ancestor in cls.__mro__:
+        params = ancestor.__dict__.get("Params")
+        if inspect.isclass(params) and issubclass(params, BaseModel):
+            return params
+        if "__init__" in ancestor.__dict__ and ancestor is not object:
+            return _model_of_signature(cls)
+    return _model_of_signature(cls)
+
+
+def _model_of_signature(cls: type) -> Type[BaseModel]:
+    try:
+        signature = inspect.signature(cls)
+    except (TypeError, ValueError):
+        signature = inspect.Signature()
+    try:
+        hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
+    except Exception:  # a name that exists for a type checker only
+        hints = {}
+    fields: Dict[str, Any] = {}
+    extra = "forbid"
+    for parameter in signature.parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            extra = "allow"
+        elif parameter.kind is not parameter.VAR_POSITIONAL:
+            default = ... if parameter.default is parameter.empty else parameter.default
+            annotation = hints.get(parameter.name, _BY_DEFAULT.get(type(default), Any))
+            fields[parameter.name] = (_BY_TYPE.get(annotation, annotation), default)
+
+    class Base(StrictModel):
+        model_config = dict(StrictModel.model_config, extra=extra, arbitrary_types_allowed=True)  # type: ignore
+
+    return create_model(cls.__name__ + "Parameters", __base__=Base, **fields)
+
+
+def checked(model: Type[Model], values: Mapping[str, Any], owner: str) -> Model:
+    """Validate, or raise :class:`InvalidSpecError` with one problem for each thing that is wrong."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        raise InvalidSpecError(problems_of(error, list(model.model_fields), owner)) from None
+
+
+def problems_of(error: ValidationError, names: Sequence[str], owner: str) -> List[Problem]:
+    """Say what pydantic found in the words of this package."""
+    return [_problem(detail, names, owner) for detail in error.errors(include_url=False)]
+
+
+def _problem(detail: Any, names: Sequence[str], owner: str) -> Problem:
+    path: Tuple[Any, ...] = tuple(detail["loc"])
+    kind, given = detail["type"], detail["input"]
+    if kind == "extra_forbidden" and len(path) == 1:
+        return Problem(path, unknown("parameter", path[-1], names).replace(";", " of {};".format(owner), 1), kind, True)
+    if kind == "extra_forbidden":
+        return Problem(path, "not a known key", kind, True)
+    if kind == "missing":
+        return Problem(path[:-1], "{} needs {}, which is not given".format(owner, shown(path[-1])), kind)
+    if kind in ("rule", "exclusive"):
+        return Problem(path + (detail["ctx"]["field"],), detail["ctx"]["message"], kind)
+    if kind == "value_error":
+        return Problem(path, str(detail["ctx"].get("error", detail["msg"])), kind)
+    return Problem(path, "{} {}".format(shown(given), _must(detail)), kind)
+
+
+def _must(detail: Any) -> str:
+    context = detail.get("ctx", {})
+    if context.get("ge") == FLOAT32_TINY:
+        return "must be greater than 0, and no smaller than float32 can hold (1.2e-38)"
+    if context.get("ge") == FLOAT32_ABOVE_ONE:
+        return "must be greater than 1"
+    if context.get("le") == FLOAT32_MAX:
+        return "must not be larger than float32 can hold (3.4e38)"
+    text = str(detail["msg"]).replace("Input should be a valid ", "must be a ").replace("Input should be ", "must be ")
+    if isinstance(detail["input"], str) and detail["type"] in ("float_type", "int_type", "bool_type"):
+        text += " (written without quotes)"
+    return text

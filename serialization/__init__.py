@@ -1,0 +1,1 @@
+"""What each TensorFlow version writes to disk: reading it, writing it, converting it."""

@@ -1,0 +1,62 @@
+"""The front door: what it offers, and what it costs."""
+
+import ast
+import subprocess
+import sys
+
+import pytest
+
+import scalekeeper
+
+ROOMS = ("scalekeeper", "scalekeeper.registry", "scalekeeper.lossscales", "scalekeeper.serialization", "scalekeeper.cli")
+
+
+def fresh(code):
+    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+
+
+def test_every_public_name_is_there():
+    """Each name resolves to an object, and dir() shows it."""
+    for name in scalekeeper.__all__:
+        assert getattr(scalekeeper, name) is not None
+    assert dir(scalekeeper) == sorted(scalekeeper.__all__)
+
+
+def test_type_checkers_see_the_same_names():
+    """What is resolved at run time is what is imported for type checkers."""
+    with open(scalekeeper.__file__, encoding="utf-8") as stream:
+        tree = ast.parse(stream.read())
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    seen = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    assert seen | {"__version__"} == set(scalekeeper.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """As with any module."""
+    with pytest.raises(AttributeError, match="module 'scalekeeper' has no attribute 'nothing'"):
+        scalekeeper.nothing  # noqa: B018
+
+
+def test_importing_it_imports_next_to_nothing():
+    """Neither pydantic nor NumPy, let alone TensorFlow, before a name is used."""
+    code = "import sys, scalekeeper; print(sorted({'pydantic', 'numpy', 'yaml', 'click', 'rich'} & set(sys.modules)))"
+    assert fresh(code) == "[]"
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_no_room_but_the_optimizers_imports_tensorflow(room):
+    """Neither TensorFlow nor Keras is imported, also where they are installed; nor is rich before it is needed."""
+    found = fresh("import sys, {}; print(sorted({{'tensorflow', 'keras', 'tf_keras', 'rich'}} & set(sys.modules)))".format(room))
+    assert found == "[]"
+
+
+def test_resolving_and_building_need_no_tensorflow():
+    """Using the registry, the policies and documents leaves TensorFlow alone."""
+    code = """
+import sys, scalekeeper
+scalekeeper.build("examples/train.yaml")
+scalekeeper.resolve("dynamic").update([1.0])
+scalekeeper.document_schema(scalekeeper.build({"optimizer": "sgd"}).target)
+print(sorted({"tensorflow", "keras", "tf_keras"} & set(sys.modules)))
+"""
+    assert fresh(code) == "[]"

@@ -1,0 +1,87 @@
+"""scalekeeper list, scalekeeper schema and the command itself."""
+
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from scalekeeper import document_schema
+from scalekeeper.cli import main
+from scalekeeper.registry import target
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, arguments)
+    return result.exit_code, result.output
+
+
+def test_list_in_a_pipe():
+    """One line a policy, tab-separated: names, parameters with defaults, origin."""
+    code, output = run("list")
+    assert code == 0
+    assert output.splitlines() == [
+        "dynamic\tinitial_loss_scale=32768.0, increment_period=2000, multiplier=2.0, minimum=1.0, maximum=null\tbuilt in",
+        "fixed, static\tloss_scale_value=(required), skip_nonfinite=false\tbuilt in",
+    ]
+
+
+def test_list_for_programs():
+    """The same as JSON."""
+    code, output = run("list", "--json")
+    dynamic, fixed = json.loads(output)
+    assert (code, dynamic["name"], dynamic["parameters"]["maximum"]) == (0, "dynamic", None)
+    assert (fixed["aliases"], fixed["origin"], fixed["error"]) == (["static"], "built in", None)
+
+
+def test_list_on_a_terminal():
+    """A table, on a real pseudo-terminal of 80 columns."""
+    leader, follower = pty.openpty()
+    environment = dict(os.environ, COLUMNS="80", TERM="xterm")
+    command = [sys.executable, "-m", "scalekeeper.cli", "list"]
+    with subprocess.Popen(command, stdout=follower, stdin=follower, env=environment) as process:
+        os.close(follower)
+        output = b""
+        while True:
+            try:
+                chunk = os.read(leader, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not chunk:
+                break
+            output += chunk
+    os.close(leader)
+    text = output.decode("utf-8")
+    assert process.returncode == 0
+    assert "┃" in text
+    assert "increment_period=2000" in text
+    assert "loss_scale_value=(required)" in text
+
+
+@pytest.mark.parametrize("name", ["2.0", "2.21", "tf_keras"])
+def test_schema(name):
+    """What it prints is the schema of the package, for that target."""
+    code, output = run("schema", "--target", name)
+    assert (code, json.loads(output)) == (0, document_schema(target(name)))
+
+
+def test_version():
+    """The version of the installed package."""
+    import scalekeeper
+
+    assert run("--version") == (0, "scalekeeper, version {}\n".format(scalekeeper.__version__))
+
+
+def test_help_names_the_commands():
+    """Short help too."""
+    code, output = run("-h")
+    assert code == 0
+    assert [line.split()[0] for line in output.splitlines()[-3:]] == ["list", "schema", "validate"]
+
+
+def test_unknown_command():
+    """Exit code 2."""
+    assert run("nonsense")[0] == 2

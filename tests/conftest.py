@@ -1,0 +1,15 @@
+"""Hypothesis explores the same examples everywhere, so that a failure in one environment can be seen in all."""
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "scalekeeper",
+    deadline=None,
+    derandomize=True,
+    database=None,
+    max_examples=int(os.environ.get("SCALEKEEPER_EXAMPLES", "200")),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("scalekeeper")

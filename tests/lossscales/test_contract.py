@@ -1,0 +1,139 @@
+"""What every policy can rely on, and what it is held to."""
+
+import inspect
+import pickle
+
+import numpy as np
+import pytest
+
+from scalekeeper import DynamicLossScale, FixedLossScale, InvalidSpecError, LossScale, LossScaleParams, Report
+from scalekeeper.lossscales import advance
+from scalekeeper.lossscales.numpy_state import measure
+
+
+class Drifting(LossScale):
+    """A step that forgets that constants have a type."""
+
+    def initial_state(self):
+        return {"current_loss_scale": np.float32(8)}
+
+    def next_state(self, state, report, ops):
+        return {"current_loss_scale": np.float64(state["current_loss_scale"]) * 2}
+
+
+class Renaming(Drifting):
+    def next_state(self, state, report, ops):
+        return {"scale": state["current_loss_scale"]}
+
+
+def test_a_step_that_changes_a_type_is_refused():
+    """The message says which constant to write how."""
+    with pytest.raises(TypeError, match=r"'current_loss_scale' from float32 into float64: write constants as ops.float32"):
+        Drifting().update([])
+
+
+def test_a_step_that_changes_a_name_is_refused():
+    """A graph could not do it, so a simulation must not."""
+    with pytest.raises(TypeError, match=r"\['current_loss_scale'\] into \['scale'\]"):
+        Renaming().update([])
+
+
+def test_a_class_without_a_step_says_what_is_missing():
+    """LossScale itself is not a policy."""
+    with pytest.raises(NotImplementedError, match="LossScale has neither next_state"):
+        LossScale().update([])
+
+
+def test_a_class_in_tensorflows_style_works():
+    """Overriding __call__ and update alone makes a policy; its constructor need not call ours."""
+
+    class Halving(LossScale):
+        def __init__(self, start=8.0):
+            self.value = start
+
+        def __call__(self):
+            return self.value
+
+        def update(self, grads):
+            self.value /= 2
+            return None, True
+
+        def get_config(self):
+            return {"start": self.value}
+
+    loss_scale = Halving.from_config(Halving(16.0).get_config())
+    loss_scale.update([])
+    assert loss_scale() == 8.0
+
+
+def test_only_what_is_needed_is_measured():
+    """A policy that does not ask for a figure does not pay for it."""
+    grads = [np.array([0.0, -4.0]), None, np.array([[0.0, 2.0]])]
+    assert measure(grads, frozenset()) == Report(None, None, None)
+    assert measure(grads, frozenset({"finite"})) == Report(True, None, None)
+    assert measure(grads, frozenset({"largest_magnitude", "zero_share"})) == Report(None, 4.0, 0.5)
+
+
+def test_load_state_refuses_what_does_not_fit_and_changes_nothing():
+    """Every problem is named at once, and the old state stays."""
+    loss_scale = DynamicLossScale()
+    with pytest.raises(InvalidSpecError) as caught:
+        loss_scale.load_state({"current_loss_scale": float("nan"), "god_steps": 1})
+    assert [problem.path for problem in caught.value.problems] == [("good_steps",), ("current_loss_scale",), ("god_steps",)]
+    assert loss_scale.state() == {"current_loss_scale": 32768.0, "good_steps": 0}
+
+
+@pytest.mark.parametrize("value", [1.5, True, "1", None, 2**63, float("inf")])
+def test_a_counter_must_be_a_whole_number(value):
+    """good_steps is an int64 and nothing else."""
+    with pytest.raises(InvalidSpecError, match="good_steps"):
+        DynamicLossScale().load_state({"current_loss_scale": 8.0, "good_steps": value})
+
+
+def test_parameters_are_frozen():
+    """Nobody can change a policy's parameters behind its state's back."""
+    with pytest.raises(ValueError, match="frozen"):
+        DynamicLossScale().params.multiplier = 3.0
+
+
+def test_the_signature_shows_the_parameters():
+    """help() and editors see the real parameters."""
+    assert list(inspect.signature(FixedLossScale).parameters) == ["loss_scale_value", "skip_nonfinite"]
+
+
+def test_too_many_and_double_arguments():
+    """Calling it wrongly is a TypeError, as with any constructor."""
+    with pytest.raises(TypeError, match="3 values were given"):
+        FixedLossScale(1, True, 2)
+    with pytest.raises(TypeError, match="got \\['loss_scale_value'\\] twice"):
+        FixedLossScale(1, loss_scale_value=2)
+
+
+def test_repr_can_be_read_back():
+    """The repr is the call that makes it."""
+    text = repr(DynamicLossScale(initial_loss_scale=8))
+    assert eval(text).get_config() == DynamicLossScale(initial_loss_scale=8).get_config()
+
+
+def test_errors_survive_pickling():
+    """An error that crosses a process, as in a worker pool, keeps its problems."""
+    with pytest.raises(InvalidSpecError) as caught:
+        FixedLossScale(0)
+    assert pickle.loads(pickle.dumps(caught.value)).problems == caught.value.problems
+
+
+def test_advance_leaves_parameters_of_a_subclass_alone():
+    """A policy of the user's own with its own Params gets them validated and uses them in the step."""
+
+    class Stepping(LossScale):
+        class Params(LossScaleParams):
+            by: float = 3.0
+
+        def initial_state(self):
+            return {"current_loss_scale": np.float32(1)}
+
+        def next_state(self, state, report, ops):
+            return {"current_loss_scale": state["current_loss_scale"] + ops.float32(self.params.by)}
+
+    state, applied = advance(Stepping(by=4), Stepping().initial_state(), Report(finite=np.bool_(True)))
+    assert (state["current_loss_scale"], bool(applied)) == (5.0, True)

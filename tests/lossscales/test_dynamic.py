@@ -1,0 +1,121 @@
+"""The dynamic loss scale, step by step, in numbers that can be checked by hand."""
+
+import numpy as np
+import pytest
+
+from scalekeeper import DynamicLossScale, InvalidSpecError, Report
+from scalekeeper.lossscales import advance
+
+GOOD, BAD = [np.array([1.0, -2.0])], [np.array([1.0, np.inf])]
+
+
+def after(loss_scale, *steps):
+    """The state after each step, as (scale, good steps)."""
+    states = []
+    for grads in steps:
+        loss_scale.update(grads)
+        states.append((loss_scale.state()["current_loss_scale"], loss_scale.state()["good_steps"]))
+    return states
+
+
+def test_defaults_are_tensorflows():
+    """Without arguments it is TensorFlow's DynamicLossScale: 2**15, grown by 2 after 2000 good steps."""
+    config = DynamicLossScale().get_config()
+    assert config == {
+        "initial_loss_scale": 32768.0,
+        "increment_period": 2000,
+        "multiplier": 2.0,
+        "minimum": 1.0,
+        "maximum": None,
+    }
+
+
+def test_call_gives_a_float32_scalar():
+    """Calling it gives the current scale as a float32 scalar."""
+    scale = DynamicLossScale(initial_loss_scale=8)()
+    assert (scale, scale.dtype, scale.shape) == (8.0, np.dtype("float32"), ())
+
+
+def test_grows_after_the_period_and_counts_anew():
+    """The scale grows on the last step of each period of good steps."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=2)
+    assert after(loss_scale, GOOD, GOOD, GOOD, GOOD) == [(8, 1), (16, 0), (16, 1), (32, 0)]
+
+
+def test_backs_off_at_once_and_counts_anew():
+    """One bad step divides the scale and forgets the good steps before it."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=3)
+    assert after(loss_scale, GOOD, GOOD, BAD, GOOD) == [(8, 1), (8, 2), (4, 0), (4, 1)]
+
+
+@pytest.mark.parametrize(("grads", "expected"), [(GOOD, True), (BAD, False), ([np.array([np.nan])], False)])
+def test_a_bad_step_is_skipped(grads, expected):
+    """update says whether the step is applied: only when every gradient is finite."""
+    update_op, should_apply = DynamicLossScale().update(grads)
+    assert (update_op, bool(should_apply)) == (None, expected)
+
+
+def test_no_gradient_at_all_is_no_overflow():
+    """None among the gradients stands for a variable without one, and empty gradients hold nothing bad."""
+    assert bool(DynamicLossScale().update([None, np.zeros((0,)), np.array([1.0])])[1])
+
+
+def test_floor():
+    """It never goes below the minimum, and lands on it exactly."""
+    loss_scale = DynamicLossScale(initial_loss_scale=6, minimum=2.5)
+    assert after(loss_scale, BAD, BAD, BAD) == [(3, 0), (2.5, 0), (2.5, 0)]
+
+
+def test_ceiling():
+    """It never goes above the maximum, and lands on it exactly."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=1, maximum=20)
+    assert after(loss_scale, GOOD, GOOD, GOOD) == [(16, 0), (20, 0), (20, 0)]
+
+
+def test_without_a_ceiling_it_stays_finite():
+    """Where the product would overflow float32, the scale stays, and the count starts anew, as in TensorFlow."""
+    loss_scale = DynamicLossScale(initial_loss_scale=2.0**126, increment_period=1)
+    assert after(loss_scale, GOOD, GOOD, GOOD) == [(2.0**127, 0), (2.0**127, 0), (2.0**127, 0)]
+
+
+def test_multiplier():
+    """The multiplier is used both ways."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=1, multiplier=4)
+    assert after(loss_scale, GOOD, BAD, BAD) == [(32, 0), (8, 0), (2, 0)]
+
+
+def test_a_restored_count_past_the_period_grows_at_the_next_good_step():
+    """A counter from a run with a longer period still leads to growth (TensorFlow up to 2.15 too; Keras 3 never grows)."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=3)
+    loss_scale.load_state({"current_loss_scale": 8.0, "good_steps": 10})
+    assert after(loss_scale, GOOD) == [(16, 0)]
+
+
+def test_the_step_is_pure():
+    """next_state leaves the state it was given as it was."""
+    loss_scale = DynamicLossScale(initial_loss_scale=8)
+    state = loss_scale.initial_state()
+    advance(loss_scale, state, Report(finite=np.bool_(False)))
+    assert state == {"current_loss_scale": 8.0, "good_steps": 0}
+    assert loss_scale.state() == {"current_loss_scale": 8.0, "good_steps": 0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        ({"minimum": 4, "maximum": 2, "initial_loss_scale": 3}, "minimum"),
+        ({"minimum": 4, "initial_loss_scale": 3}, "initial_loss_scale"),
+        ({"maximum": 1024}, "initial_loss_scale"),
+    ],
+)
+def test_bounds_that_contradict_each_other_are_refused(arguments, field):
+    """minimum <= initial_loss_scale <= maximum, or an error that names the field to change."""
+    with pytest.raises(InvalidSpecError) as caught:
+        DynamicLossScale(**arguments)
+    assert [(problem.path, problem.kind) for problem in caught.value.problems] == [((field,), "rule")]
+
+
+def test_positional_arguments_as_in_tensorflow():
+    """The arguments have TensorFlow's names and order."""
+    config = DynamicLossScale(1024.0, 3, 4.0).get_config()
+    assert (config["initial_loss_scale"], config["increment_period"], config["multiplier"]) == (1024.0, 3, 4.0)
