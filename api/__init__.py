@@ -55,7 +55,7 @@ def __getattr__(name: str) -> Any:
     if name == "__version__":
         return importlib.import_module(".registry.entry_points", __name__).metadata.version(__name__)
     if name not in _HOME:
-        raise AttributeError("module {!r} has no attribute {!r}".format(__name__, name))
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
     globals()[name] = value
     return value

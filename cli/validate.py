@@ -1,6 +1,6 @@
 """``scalekeeper validate``: whether documents hold what they should, without TensorFlow."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Tuple
 
 import json
 import sys
@@ -17,39 +17,38 @@ from .options import allow_option, json_option, target_option
 @json_option
 def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: bool) -> None:
     """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if any of them is wrong."""
-    from ..registry.documents import DocumentError
-
     if allow.patterns:
         sys.path.insert(0, "")
-    results: List[Dict[str, Any]] = []
+    outcomes = []
     for name in files:
-        document, error = None, None  # type: Any, Optional[DocumentError]
-        try:
-            document = _check(name, target, allow)
-        except DocumentError as caught:
-            error = caught
+        document, error = _check(name, target, allow)
+        outcomes.append((name, error))
         if as_json:
-            results.append(_result(name, error))
-        elif error is not None:
+            continue
+        if error is not None:
             click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
         else:
-            scale = type(document.loss_scale).__name__
-            click.echo("{}: ok ({} with {}, for {})".format(click.format_filename(name), document.optimizer.name, scale, target))
-        if error is not None and not as_json:
-            results.append({"valid": False})
+            found = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
+            click.echo(f"{click.format_filename(name)}: ok ({found}, for {target})")
     if as_json:
+        results = [_result(name, error) for name, error in outcomes]
         click.echo(json.dumps({"target": target.name, "files": results}, indent=2))
-    if any(not result["valid"] for result in results):
+    if any(error is not None for _, error in outcomes):
         raise click.exceptions.Exit(1)
 
 
-def _check(name: str, target: Any, allow: Any) -> Any:
+def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
+    """The document, or the error."""
     from ..registry import documents
 
-    if name == "-":
-        data = sys.stdin.buffer.read(documents.MAX_BYTES + 1)
-        return documents.check_text(documents.source_of("<stdin>", data), target, allow)
-    return documents.check_text(documents.source_at(name), target, allow)
+    try:
+        if name == "-":
+            source = documents.source_of("<stdin>", sys.stdin.buffer.read(documents.MAX_BYTES + 1))
+        else:
+            source = documents.source_at(name)
+        return documents.check_text(source, target, allow), None
+    except documents.DocumentError as error:
+        return None, error
 
 
 def _result(name: str, error: Any) -> Dict[str, Any]:

@@ -19,7 +19,7 @@ VERSIONS = {
 }
 
 
-@pytest.fixture()
+@pytest.fixture
 def name():
     """The tox environment's name; without it there is nothing to prove, and that is a failure, not a skip."""
     return os.environ["SCALEKEEPER_ENVIRONMENT"]

@@ -63,10 +63,10 @@ class LossScale:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = list(self.Params.model_fields)
         if len(args) > len(names):
-            raise TypeError("{} takes {}, but {} values were given".format(type(self).__name__, names, len(args)))
+            raise TypeError(f"{type(self).__name__} takes {names}, but {len(args)} values were given")
         values = dict(zip(names, args))
         if values.keys() & kwargs.keys():
-            raise TypeError("{} got {} twice".format(type(self).__name__, sorted(values.keys() & kwargs.keys())))
+            raise TypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
         values.update(kwargs)
         self._begin(checked(self.Params, values, type(self).__name__))
 
@@ -112,7 +112,7 @@ class LossScale:
     def next_state(self, state: State, report: Report, ops: Any) -> State:
         """The state after a step with this report."""
         raise NotImplementedError(
-            "{} has neither next_state (the pure step) nor update and __call__ of its own".format(type(self).__name__)
+            f"{type(self).__name__} has neither next_state (the pure step) nor update and __call__ of its own"
         )
 
     # TensorFlow's contract
@@ -149,7 +149,7 @@ class LossScale:
             if name not in kinds:
                 problems.append(Problem((name,), unknown("state", name, sorted(kinds)), "extra_forbidden", True))
             elif not _fits(value, kinds[name]):
-                problems.append(Problem((name,), "{} does not fit a {}".format(shown(value), kinds[name]), "type"))
+                problems.append(Problem((name,), f"{shown(value)} does not fit a {kinds[name]}", "type"))
             else:
                 values[name] = kinds[name].type(value)
         if problems:
@@ -165,7 +165,7 @@ class LossScale:
 
     def __repr__(self) -> str:
         fields = ", ".join("{}={!r}".format(*field) for field in self.get_config().items())
-        return "{}({})".format(type(self).__name__, fields)
+        return f"{type(self).__name__}({fields})"
 
 
 def _fits(value: Any, kind: "np.dtype[Any]") -> bool:

@@ -44,13 +44,11 @@ class DynamicLossScale(LossScale):
         def _bounds_hold(self) -> "DynamicLossScale.Params":
             ceiling = float("inf") if self.maximum is None else self.maximum
             if self.minimum > ceiling:
-                raise broken_rule("minimum", "{:g} is above the maximum, {:g}".format(self.minimum, ceiling))
+                raise broken_rule("minimum", f"{self.minimum:g} is above the maximum, {ceiling:g}")
             if not self.minimum <= self.initial_loss_scale <= ceiling:
-                raise broken_rule(
-                    "initial_loss_scale",
-                    "initial_loss_scale {:g} is not between the minimum, {:g}, and the maximum, {:g}: give one that "
-                    "is".format(self.initial_loss_scale, self.minimum, ceiling),
-                )
+                bounds = f"between the minimum, {self.minimum:g}, and the maximum, {ceiling:g}"
+                message = f"the initial scale, {self.initial_loss_scale:g}, is not {bounds}: give one that is"
+                raise broken_rule("initial_loss_scale", message)
             return self
 
     params: Params

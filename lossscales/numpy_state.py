@@ -53,7 +53,9 @@ def measure(grads: Any, needs: FrozenSet[str]) -> Report:
     if "finite" in needs:
         measured["finite"] = np.bool_(all(np.isfinite(array).all() for array in arrays))
     if "largest_magnitude" in needs:
-        measured["largest_magnitude"] = np.float32(max((np.abs(array).max() for array in arrays if array.size), default=0))
+        measured["largest_magnitude"] = np.float32(
+            max((np.abs(array).max() for array in arrays if array.size), default=0)
+        )
     if "zero_share" in needs:
         size = sum(array.size for array in arrays)
         zeros = size - sum(np.count_nonzero(array) for array in arrays)
@@ -85,11 +87,8 @@ class NumpyState:
 def _require_same_types(following: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """A graph's state can't change its names or types; a simulation must not either."""
     if following.keys() != state.keys():
-        raise TypeError("a step turned the state {} into {}".format(sorted(state), sorted(following)))
+        raise TypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
     for name, value in following.items():
-        if value.dtype != state[name].dtype:
-            raise TypeError(
-                "a step turned {!r} from {} into {}: write constants as ops.{}(…)".format(
-                    name, state[name].dtype, value.dtype, state[name].dtype
-                )
-            )
+        kind = state[name].dtype
+        if value.dtype != kind:
+            raise TypeError(f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)")

@@ -1,1 +1,1 @@
-"""LossScaleOptimizer: the in-graph core, and one thin file per Keras generation. The only room that needs TensorFlow."""
+"""LossScaleOptimizer: the in-graph core, one thin file per Keras generation. The one room that needs TensorFlow."""

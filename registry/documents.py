@@ -8,7 +8,7 @@ from .errors import InvalidSpecError, Problem, ScalekeeperError, shown, unknown
 from .import_paths import AllowList
 from .optimizers import OptimizerSpec, check_optimizer
 from .plugins import loss_scales
-from .reading import MAX_BYTES, Node, SyntaxProblem, read
+from .reading import MAX_BYTES, Node, UnreadableError, read
 from .source import Place, Source
 from .targets import Target
 from .targets import target as target_named
@@ -43,7 +43,7 @@ class DocumentError(ScalekeeperError, ValueError):
 
     def _text(self, finding: Finding) -> str:
         place = "{}:{}:".format(*finding.place) if finding.place else ""
-        text = "{}:{} {}".format(self.name, place, finding.problem)
+        text = f"{self.name}:{place} {finding.problem}"
         return text + "\n" + finding.excerpt if finding.excerpt else text
 
     def __reduce__(self) -> Any:
@@ -70,7 +70,7 @@ def check_text(source: Source, target: Target, allow: AllowList) -> Document:
     """Read and check a text."""
     try:
         root = read(source, _is_json(source))
-    except SyntaxProblem as problem:
+    except UnreadableError as problem:
         finding = Finding(
             Problem((), problem.message, "syntax"),
             source.place(problem.offset),
@@ -92,7 +92,7 @@ def _is_json(source: Source) -> bool:
 def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     """Check plain values; every problem of the whole document is found at once."""
     if not isinstance(data, Mapping):
-        message = "a document is a mapping with the key 'optimizer', not {}".format(shown(data))
+        message = f"a document is a mapping with the key 'optimizer', not {shown(data)}"
         raise InvalidSpecError([Problem((), message, "type")])
     problems: List[Problem] = [
         Problem((key,), unknown("key", key, KEYS), "extra_forbidden", True) for key in data if key not in KEYS
@@ -145,21 +145,21 @@ def source_at(path: str) -> Source:
         with open(path, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
     except OSError as error:
-        raise _unreadable(path, "can't be read: {}".format(error.strerror or error)) from None
+        raise _unreadable(path, f"can't be read: {error.strerror or error}") from None
     except ValueError as error:  # a NUL in the name
-        raise _unreadable(path, "can't be read: {}".format(error)) from None
+        raise _unreadable(path, f"can't be read: {error}") from None
     return source_of(path, data)
 
 
 def source_of(name: str, data: bytes) -> Source:
     """The text of a file's content, if it is text and not too long."""
     if len(data) > MAX_BYTES:
-        raise _unreadable(name, "is larger than a document may be ({} KiB)".format(MAX_BYTES // 1024))
+        raise _unreadable(name, f"is larger than a document may be ({MAX_BYTES // 1024} KiB)")
     try:
         return Source(name, data.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         source = Source(name, data[: error.start].decode("utf-8-sig", "replace"))
-        problem = Problem((), "not UTF-8 text: byte 0x{:02x}".format(data[error.start]), "encoding")
+        problem = Problem((), f"not UTF-8 text: byte 0x{data[error.start]:02x}", "encoding")
         raise DocumentError(name, [Finding(problem, source.place(len(source.text)), "")]) from None
 
 

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple
 
 import sys
 
-from .errors import PluginLoadError, shown
+from .errors import not_loaded, shown
 
 if sys.version_info >= (3, 8):
     from importlib import metadata
@@ -24,11 +24,7 @@ class Announcement(NamedTuple):
         try:
             return self.entry_point.load()
         except (Exception, SystemExit) as error:
-            raise PluginLoadError(
-                "{} {} of package {} could not be loaded: {}: {}".format(
-                    kind, shown(self.name), self.distribution, type(error).__name__, error
-                )
-            ) from error
+            raise not_loaded(f"{kind} {shown(self.name)} of package {self.distribution}", error) from error
 
 
 def announced(group: str) -> Dict[str, List[Announcement]]:
@@ -43,6 +39,6 @@ def announced(group: str) -> Dict[str, List[Announcement]]:
             # one distribution can be on sys.path twice, for example as a wheel and as a checkout
             if (name, entry_point.name, entry_point.value) not in seen:
                 seen.add((name, entry_point.name, entry_point.value))
-                origin = "{} {}".format(name, distribution.version)
+                origin = f"{name} {distribution.version}"
                 found.setdefault(entry_point.name, []).append(Announcement(entry_point.name, origin, entry_point))
     return found

@@ -25,7 +25,7 @@ class Problem(NamedTuple):
         return self._replace(path=tuple(prefix) + self.path)
 
     def __str__(self) -> str:
-        return "{}: {}".format(dotted(self.path), self.message) if self.path else self.message
+        return f"{dotted(self.path)}: {self.message}" if self.path else self.message
 
 
 class ScalekeeperError(Exception):
@@ -55,11 +55,16 @@ class UnknownTargetError(ScalekeeperError, ValueError):
     """A target TensorFlow that is not in the table of signatures."""
 
 
+def not_loaded(what: str, error: BaseException) -> PluginLoadError:
+    """The error for code of somebody else's that could not be imported."""
+    return PluginLoadError(f"{what} could not be loaded: {type(error).__name__}: {error}")
+
+
 def dotted(path: Path) -> str:
     """Write a path as a reader would: ``optimizer.learning_rate``, ``values[2]``."""
     text = ""
     for part in path:
-        text += "[{}]".format(part) if isinstance(part, int) else ("." if text else "") + str(part)
+        text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + str(part)
     return text
 
 
@@ -70,7 +75,7 @@ def shown(value: Any) -> str:
     try:
         return short.repr(value)
     except Exception:
-        return "<{}>".format(type(value).__name__)
+        return f"<{type(value).__name__}>"
 
 
 def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
@@ -85,8 +90,8 @@ def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
 def unknown(kind: str, given: Any, valid: Sequence[str], remedy: str = "") -> str:
     """The text for a name that is not there: what was given, what was perhaps meant, what is allowed, what to do."""
     near = did_you_mean(given, valid)
-    parts = ["unknown {} {}".format(kind, shown(given))]
+    parts = [f"unknown {kind} {shown(given)}"]
     if near is not None:
-        parts.append("; did you mean {}?".format(shown(near)))
+        parts.append(f"; did you mean {shown(near)}?")
     parts.append(" Valid: {}.".format(", ".join(valid)) if near else "; valid: {}.".format(", ".join(valid)))
     return "".join(parts) + (" " + remedy if remedy else "")

@@ -5,12 +5,12 @@ from typing import Any, Iterable, Tuple
 import importlib
 import re
 
-from .errors import InvalidSpecError, PluginLoadError, Problem, shown
+from .errors import InvalidSpecError, Problem, not_loaded, shown
 
 # ASCII on purpose: a letter that only looks like another one must not get past an allow-list.
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-_IMPORT_PATH = re.compile(r"({0}(?:\.{0})*):({0})".format(_NAME))
-_PACKAGE_PATTERN = re.compile(r"({0}(?:\.{0})*)\.\*".format(_NAME))
+_IMPORT_PATH = re.compile(rf"({_NAME}(?:\.{_NAME})*):({_NAME})")
+_PACKAGE_PATTERN = re.compile(rf"({_NAME}(?:\.{_NAME})*)\.\*")
 
 
 class AllowList:
@@ -25,8 +25,8 @@ class AllowList:
                 _IMPORT_PATH.fullmatch(pattern) or _PACKAGE_PATTERN.fullmatch(pattern)
             ):
                 raise ValueError(
-                    "{} can't be allowed: give an exact 'package.module:Class', or 'package.*' for everything in one "
-                    "package".format(shown(pattern))
+                    f"{shown(pattern)} can't be allowed: "
+                    "give an exact 'package.module:Class', or 'package.*' for everything in one package"
                 )
 
     def covers(self, path: str) -> bool:
@@ -41,25 +41,23 @@ class AllowList:
         """Import what ``path`` names, or say how to allow it. Nothing is imported before the list was asked."""
         match = _IMPORT_PATH.fullmatch(path)
         if match is None:
-            message = "{} is not an import path: write 'package.module:Class'".format(shown(path))
+            message = f"{shown(path)} is not an import path: write 'package.module:Class'"
             raise InvalidSpecError([Problem((), message, "import_path")])
         if not self.covers(path):
             message = (
-                "importing {} is not allowed. To allow it, pass allow=[{!r}] or, on the command line, --allow {}; "
-                "or register the class under a name".format(shown(path), path, path)
+                f"importing {shown(path)} is not allowed. To allow it, pass allow=[{path!r}] or, on the command line, "
+                f"--allow {path}; or register the class under a name"
             )
             raise InvalidSpecError([Problem((), message, "import_refused")])
         module_name, attribute = match.groups()
         try:
             found = getattr(importlib.import_module(module_name), attribute)
         except (Exception, SystemExit) as error:
-            raise PluginLoadError(
-                "{} {} could not be loaded: {}: {}".format(kind, shown(path), type(error).__name__, error)
-            ) from error
+            raise not_loaded(f"{kind} {shown(path)}", error) from error
         home = getattr(found, "__module__", "")
         if path not in self.patterns and not self._package_covers(home):
-            message = "{} comes from {}, which is not allowed: allow that exact name if you mean it".format(
-                shown(path), shown(home)
+            message = (
+                f"{shown(path)} comes from {shown(home)}, which is not allowed: allow that exact name if you mean it"
             )
             raise InvalidSpecError([Problem((), message, "import_refused")])
         return found

@@ -111,14 +111,12 @@ class Arguments(StrictModel):
     def _rules(self) -> "Arguments":
         for first, second in self.exclusive:
             if getattr(self, first) is not None and getattr(self, second) is not None:
-                message = "{} and {} can't be given together here: choose one".format(first, second)
+                message = f"{first} and {second} can't be given together here: choose one"
                 raise PydanticCustomError("exclusive", "{message}", {"field": second, "message": message})
         boundaries, values = getattr(self, "boundaries", None), getattr(self, "values", None)
         if boundaries is not None and values is not None:
             if len(values) != len(boundaries) + 1:
-                message = "{} boundaries need {} values, but {} are given".format(
-                    len(boundaries), len(boundaries) + 1, len(values)
-                )
+                message = f"{len(boundaries)} boundaries need {len(boundaries) + 1} values, but {len(values)} are given"
                 raise broken_rule("values", message)
             if sorted(set(boundaries)) != boundaries:
                 raise broken_rule("boundaries", "boundaries must grow from one to the next")
@@ -138,7 +136,9 @@ def check_optimizer(spec: Any, target: Target) -> OptimizerSpec:
     if isinstance(spec, str):
         spec = {"name": spec}
     if not isinstance(spec, Mapping):
-        raise InvalidSpecError([Problem((), "{} is not an optimizer: give a name, or a mapping with a name".format(shown(spec)), "type")])
+        raise InvalidSpecError(
+            [Problem((), f"{shown(spec)} is not an optimizer: give a name, or a mapping with a name", "type")]
+        )
     problems: List[Problem] = []
     arguments = dict(spec)
     rate = arguments.get("learning_rate")
@@ -185,7 +185,7 @@ def _explained(problem: Problem, kind: str, name: str, target: Target) -> Proble
         return problem
     argument = str(problem.path[0])
     remedy = _INSTEAD[argument] if argument in _INSTEAD else _elsewhere(kind, name, argument, target)
-    return problem._replace(message="{} {}".format(problem.message, remedy).strip())
+    return problem._replace(message=f"{problem.message} {remedy}".strip())
 
 
 def _elsewhere(kind: str, name: Any, argument: Optional[str], target: Target) -> str:
@@ -232,4 +232,3 @@ def argument_model(kind: str, name: str, target: Target) -> Type[Arguments]:
     pairs = tuple((first, second) for first, second in entry["exclusive"])
     base = type("Arguments", (Arguments,), {"exclusive": pairs, "__annotations__": {}, "__module__": __name__})
     return create_model(name, __base__=base, **fields)
-

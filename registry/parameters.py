@@ -1,13 +1,13 @@
 """What a class takes: a pydantic model, from its ``Params`` or from its constructor, and its errors as problems."""
 
+import typing
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypeVar
 
 import inspect
 import numbers
-import typing
 
-from pydantic import BaseModel, BeforeValidator, ValidationError, WithJsonSchema, create_model
-from typing_extensions import Annotated
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
+from typing_extensions import Annotated, Literal
 
 from .errors import InvalidSpecError, Problem, shown, unknown
 from .fields import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY, StrictModel, WholeNumber
@@ -48,7 +48,7 @@ def _model_of_signature(cls: type) -> Type[BaseModel]:
     except Exception:  # a name that exists for a type checker only
         hints = {}
     fields: Dict[str, Any] = {}
-    extra = "forbid"
+    extra: Literal["forbid", "allow"] = "forbid"
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = "allow"
@@ -58,7 +58,7 @@ def _model_of_signature(cls: type) -> Type[BaseModel]:
             fields[parameter.name] = (_BY_TYPE.get(annotation, annotation), default)
 
     class Base(StrictModel):
-        model_config = dict(StrictModel.model_config, extra=extra, arbitrary_types_allowed=True)  # type: ignore
+        model_config = ConfigDict(extra=extra, arbitrary_types_allowed=True)
 
     return create_model(cls.__name__ + "Parameters", __base__=Base, **fields)
 
@@ -80,16 +80,16 @@ def _problem(detail: Any, names: Sequence[str], owner: str) -> Problem:
     path: Tuple[Any, ...] = tuple(detail["loc"])
     kind, given = detail["type"], detail["input"]
     if kind == "extra_forbidden" and len(path) == 1:
-        return Problem(path, unknown("parameter", path[-1], names).replace(";", " of {};".format(owner), 1), kind, True)
+        return Problem(path, unknown("parameter", path[-1], names).replace(";", f" of {owner};", 1), kind, True)
     if kind == "extra_forbidden":
         return Problem(path, "not a known key", kind, True)
     if kind == "missing":
-        return Problem(path[:-1], "{} needs {}, which is not given".format(owner, shown(path[-1])), kind)
+        return Problem(path[:-1], f"{owner} needs {shown(path[-1])}, which is not given", kind)
     if kind in ("rule", "exclusive"):
         return Problem(path + (detail["ctx"]["field"],), detail["ctx"]["message"], kind)
     if kind == "value_error":
         return Problem(path, str(detail["ctx"].get("error", detail["msg"])), kind)
-    return Problem(path, "{} {}".format(shown(given), _must(detail)), kind)
+    return Problem(path, f"{shown(given)} {_must(detail)}", kind)
 
 
 def _must(detail: Any) -> str:

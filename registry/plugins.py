@@ -36,8 +36,8 @@ class Plugin:
         self.parameters: Type[BaseModel] = parameter_model(cls)
         if "name" in self.parameters.model_fields:
             raise TypeError(
-                "{} can't be registered: its parameter 'name' would hide the plugin's own name in a "
-                "specification; call the parameter something else".format(_label(cls))
+                f"{_label(cls)} can't be registered: its parameter 'name' would hide the plugin's own name in a "
+                "specification; call the parameter something else"
             )
         self._from_params: Optional[Callable[[BaseModel], Any]] = getattr(cls, "from_params", None)
 
@@ -49,7 +49,7 @@ class Plugin:
         except ScalekeeperError:
             raise
         except Exception as error:
-            message = "{} refused its parameters: {}: {}".format(self.name, type(error).__name__, error)
+            message = f"{self.name} refused its parameters: {type(error).__name__}: {error}"
             raise InvalidSpecError([Problem((), message, "refused")]) from error
 
     def defaults(self) -> Dict[str, Any]:
@@ -92,8 +92,8 @@ class Registry:
         self._lock = threading.Lock()
         self._names: Mapping[str, Plugin] = {}
         self._announced: Optional[Dict[str, List[Announcement]]] = None
-        self._scope: "contextvars.ContextVar[Mapping[str, Plugin]]" = contextvars.ContextVar(
-            group, default={}
+        self._scope: contextvars.ContextVar[Mapping[str, Plugin]] = contextvars.ContextVar(
+            group, default=types.MappingProxyType({})
         )
 
     # Registering
@@ -149,12 +149,10 @@ class Registry:
             first = self._scope.get().get(name) or self._names.get(name)
             if first is not None and first.cls is not plugin.cls and not override:
                 raise NameTakenError(
-                    "the {} name {!r} is taken\n"
-                    "  by:       {} ({})\n"
-                    "  wanted by: {} ({})\n"
-                    "Choose another name, or pass override=True to replace the first one.".format(
-                        self.kind, name, _label(first.cls), first.origin, _label(plugin.cls), plugin.origin
-                    )
+                    f"the {self.kind} name {name!r} is taken\n"
+                    f"  by:        {_label(first.cls)} ({first.origin})\n"
+                    f"  wanted by: {_label(plugin.cls)} ({plugin.origin})\n"
+                    "Choose another name, or pass override=True to replace the first one."
                 )
             merged[name] = plugin
         return merged
@@ -165,14 +163,14 @@ class Registry:
         for each in names:
             if not isinstance(each, str) or not _NAME.fullmatch(each):
                 raise ValueError(
-                    "{} can't be a name: it starts with a letter and holds letters, digits, '_', and single '.', '/' "
-                    "or '-' between them".format(shown(each))
+                    f"{shown(each)} can't be a name: "
+                    "it starts with a letter and holds letters, digits, '_', and single '.', '/' or '-' between them"
                 )
         return names
 
     def _require_contract(self, cls: Any) -> None:
         if not inspect.isclass(cls):
-            raise TypeError("only a class can be a {}, not {}".format(self.kind, shown(cls)))
+            raise TypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
         missing = [method for method in self._methods if not _has_method(cls, method)]
         if missing:
             raise TypeError(
@@ -224,9 +222,7 @@ class Registry:
             plugin = Plugin(announcement.name, cls, (), announcement.distribution)
         except TypeError as error:
             raise PluginLoadError(
-                "{} {!r} of package {} can't be used: {}".format(
-                    self.kind, announcement.name, announcement.distribution, error
-                )
+                f"{self.kind} {announcement.name!r} of package {announcement.distribution} can't be used: {error}"
             ) from error
         with self._lock:
             first = self._names.get(announcement.name)
@@ -267,10 +263,8 @@ class Registry:
 
     def _miss(self, name: str) -> str:
         remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."
-        try:
-            remedy = "A number is written without quotes: {:g}. ".format(float(name)) + remedy
-        except ValueError:
-            pass
+        with contextlib.suppress(ValueError):
+            remedy = f"A number is written without quotes: {float(name):g}. " + remedy
         return unknown(self.kind, name, self.names(), remedy)
 
     # Resolving
@@ -281,7 +275,7 @@ class Registry:
         A registered name; a number; a mapping ``{"name": …, parameters…}``; a class; an object; or an import path
         ``package.module:Class`` that ``allow`` covers.
         """
-        if isinstance(spec, dict) or isinstance(spec, Mapping):
+        if isinstance(spec, (dict, Mapping)):
             values = dict(spec)
             name = values.pop("name", None)
             if not isinstance(name, str):
@@ -312,7 +306,9 @@ class Registry:
 
     def _unnamed_mapping(self, spec: Mapping[str, Any]) -> Problem:
         if "name" in spec:
-            return Problem(("name",), "{} is not a name; valid: {}".format(shown(spec["name"]), ", ".join(self.names())), "name")
+            return Problem(
+                ("name",), "{} is not a name; valid: {}".format(shown(spec["name"]), ", ".join(self.names())), "name"
+            )
         message = "a {} given as a mapping needs a 'name'; valid: {}".format(self.kind, ", ".join(self.names()))
         return Problem((), message, "missing")
 
@@ -336,7 +332,7 @@ def _caller() -> str:
     frame: Optional[types.FrameType] = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
         frame = frame.f_back
-    return "{}:{}".format(frame.f_code.co_filename, frame.f_lineno) if frame is not None else "?"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
 
 
 loss_scales = Registry(

@@ -34,7 +34,7 @@ _NAN = re.compile(r"\.(?:nan|NaN|NAN)")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
 
 
-class SyntaxProblem(Exception):
+class UnreadableError(Exception):
     """The text can't be read; ``offset`` is where that shows."""
 
     def __init__(self, message: str, offset: int, length: int = 1) -> None:
@@ -49,7 +49,7 @@ class Node:
 
     def __init__(self, start: int, end: int, value: Any = None, children: Any = None) -> None:
         self.start, self.end, self.value = start, end, value
-        self.children: Union[None, Dict[str, Node], List[Node]] = children
+        self.children: Union[Dict[str, Node], List[Node], None] = children
         self.keys: Dict[str, Tuple[int, int]] = {}
         self.size = 1
 
@@ -66,7 +66,9 @@ class Node:
         node, span = self, (self.start, self.end - self.start)
         for depth, part in enumerate(path):
             children: Any = node.children
-            is_there = part in children if isinstance(children, dict) else isinstance(part, int) and isinstance(children, list)
+            is_there = (
+                part in children if isinstance(children, dict) else isinstance(part, int) and isinstance(children, list)
+            )
             if not is_there:
                 break
             if at_key and depth == len(path) - 1 and isinstance(part, str):
@@ -88,7 +90,7 @@ class Event(NamedTuple):
 
 
 def read(source: Source, is_json: bool) -> Node:
-    """The one value that the text holds, or :class:`SyntaxProblem`."""
+    """The one value that the text holds, or :class:`UnreadableError`."""
     return _build(_json_events(source.text) if is_json else _yaml_events(source.text), source)
 
 
@@ -103,13 +105,10 @@ def _build(events: Iterator[Event], source: Source) -> Node:
             node.end = event.end
         else:
             anchor = event.anchor
-            if event.kind == "alias":
-                node = _aliased(anchors, event)
-            else:
-                node = Node(event.start, event.end, event.value)
+            node = _aliased(anchors, event) if event.kind == "alias" else Node(event.start, event.end, event.value)
             if event.kind == "open":
                 if len(open_nodes) >= MAX_DEPTH:
-                    raise SyntaxProblem("nested deeper than {} levels".format(MAX_DEPTH), event.start)
+                    raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels", event.start)
                 node.children = {} if event.value == "{" else []
                 node.value = None
                 if anchor is not None:
@@ -132,32 +131,32 @@ def _build(events: Iterator[Event], source: Source) -> Node:
             assert parent.children is not None
             if key.value in parent.children:
                 first = source.place(parent.keys[key.value][0])
-                message = "the key {} is there twice, first at line {}".format(shown(key.value), first.line)
-                raise SyntaxProblem(message, key.start, key.end - key.start)
+                message = f"the key {shown(key.value)} is there twice, first at line {first.line}"
+                raise UnreadableError(message, key.start, key.end - key.start)
             parent.children[key.value] = node
             parent.keys[key.value] = (key.start, key.end)
             open_nodes[-1] = (parent, parent_anchor, None)
         parent.size += node.size
         if parent.size > MAX_NODES:
-            raise SyntaxProblem("more than {} values (aliases count each time)".format(MAX_NODES), event.start)
+            raise UnreadableError(f"more than {MAX_NODES} values (aliases count each time)", event.start)
     if root is None:
-        raise SyntaxProblem("the document is empty", 0)
+        raise UnreadableError("the document is empty", 0)
     return root
 
 
 def _aliased(anchors: Dict[str, Optional[Node]], event: Event) -> Node:
     node = anchors.get(event.anchor or "", event)
     if node is event:
-        raise SyntaxProblem("the alias *{} has no anchor before it".format(event.anchor), event.start)
+        raise UnreadableError(f"the alias *{event.anchor} has no anchor before it", event.start)
     if not isinstance(node, Node):
-        raise SyntaxProblem("the alias *{} stands inside what it refers to".format(event.anchor), event.start)
+        raise UnreadableError(f"the alias *{event.anchor} stands inside what it refers to", event.start)
     return node
 
 
 def _require_text_key(node: Node, event: Event) -> None:
     if event.kind != "scalar" or not isinstance(node.value, str):
         what = "a list or mapping" if node.children is not None else shown(node.value)
-        raise SyntaxProblem("a key must be text, not {}".format(what), node.start, node.end - node.start)
+        raise UnreadableError(f"a key must be text, not {what}", node.start, node.end - node.start)
 
 
 def _yaml_events(text: str) -> Iterator[Event]:
@@ -168,7 +167,7 @@ def _yaml_events(text: str) -> Iterator[Event]:
             if isinstance(event, yaml.DocumentStartEvent):
                 documents += 1
                 if documents > 1:
-                    raise SyntaxProblem("a second document starts here; a file holds one", start)
+                    raise UnreadableError("a second document starts here; a file holds one", start)
             elif isinstance(event, yaml.AliasEvent):
                 yield Event("alias", start, end, anchor=event.anchor)
             elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
@@ -183,19 +182,19 @@ def _yaml_events(text: str) -> Iterator[Event]:
                 yield Event("scalar", start, end, value, event.anchor)
     except yaml.reader.ReaderError as error:
         character = error.character if isinstance(error.character, str) else chr(error.character)
-        message = "the character U+{:04X} is not allowed in YAML".format(ord(character[:1]))
-        raise SyntaxProblem(message, max(0, text.find(character))) from None
+        message = f"the character U+{ord(character[:1]):04X} is not allowed in YAML"
+        raise UnreadableError(message, max(0, text.find(character))) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        context = " ({})".format(error.context) if error.context else ""
-        raise SyntaxProblem("not YAML: {}{}".format(error.problem, context), mark.index if mark else 0) from None
+        context = f" ({error.context})" if error.context else ""
+        raise UnreadableError(f"not YAML: {error.problem}{context}", mark.index if mark else 0) from None
     except yaml.YAMLError as error:
-        raise SyntaxProblem("not YAML: {}".format(error), 0) from None
+        raise UnreadableError(f"not YAML: {error}", 0) from None
 
 
 def _refuse_tag(tag: Optional[str], offset: int) -> None:
     if tag is not None:
-        raise SyntaxProblem("the tag {} is not allowed: values are plain".format(shown(tag)), offset)
+        raise UnreadableError(f"the tag {shown(tag)} is not allowed: values are plain", offset)
 
 
 def _yaml_scalar(text: str, offset: int) -> Any:
@@ -218,7 +217,7 @@ def _yaml_scalar(text: str, offset: int) -> Any:
 
 def _integer(text: str, offset: int) -> int:
     if len(text) > _MAX_DIGITS:
-        raise SyntaxProblem("a number of {} digits is too large".format(len(text)), offset)
+        raise UnreadableError(f"a number of {len(text)} digits is too large", offset)
     return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
 
 
@@ -229,12 +228,12 @@ def _json_events(text: str) -> Iterator[Event]:
     try:
         json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise SyntaxProblem("not JSON: {}".format(error.msg), min(error.pos, max(0, len(text) - 1))) from None
-    except _NotJson as error:
+        raise UnreadableError(f"not JSON: {error.msg}", min(error.pos, max(0, len(text) - 1))) from None
+    except _NotJsonError as error:
         name = str(error)
-        raise SyntaxProblem("not JSON: {} is not a JSON number".format(name), text.find(name), len(name)) from None
+        raise UnreadableError(f"not JSON: {name} is not a JSON number", text.find(name), len(name)) from None
     except RecursionError:
-        raise SyntaxProblem("nested deeper than {} levels".format(MAX_DEPTH), 0) from None
+        raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels", 0) from None
     for match in _JSON_TOKEN.finditer(text):
         token, start, end = match.group(), match.start(), match.end()
         if token in "{[":
@@ -246,9 +245,9 @@ def _json_events(text: str) -> Iterator[Event]:
             yield Event("scalar", start, end, _integer(token, start) if is_integer else json.loads(token))
 
 
-class _NotJson(Exception):
+class _NotJsonError(Exception):
     pass
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise _NotJson(name)
+    raise _NotJsonError(name)

@@ -4,7 +4,7 @@ Both come from the same pydantic models. Rules between fields, such as ``minimum
 they stand in the descriptions, and ``validate`` alone enforces them.
 """
 
-from typing import Any, Dict, List, Type
+from typing import Any, ClassVar, Dict, List, Set, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
@@ -22,7 +22,7 @@ def document_schema(target: Target) -> Dict[str, Any]:
     definitions: Dict[str, Any] = {}
     return {
         "$schema": DIALECT,
-        "title": "scalekeeper document for {}".format(target),
+        "title": f"scalekeeper document for {target}",
         "description": "An optimizer and its loss scale.",
         "type": "object",
         "additionalProperties": False,
@@ -53,8 +53,8 @@ def _optimizer(target: Target, definitions: Dict[str, Any]) -> Dict[str, Any]:
         rate["anyOf"] = [number, {"$ref": "#/$defs/schedule"}]
     spelled = _spelled(OPTIMIZERS, target)
     return {
-        "description": "Which optimizer: a name, or a mapping with the name and arguments of {}.".format(target),
-        "anyOf": [{"enum": sorted(sum(spelled.values(), []))}, _by_name("name", spelled, optimizers)],
+        "description": f"Which optimizer: a name, or a mapping with the name and arguments of {target}.",
+        "anyOf": [{"enum": _all_of(spelled)}, _by_name("name", spelled, optimizers)],
     }
 
 
@@ -84,8 +84,12 @@ def _spelled(kind: str, target: Target) -> Dict[str, List[str]]:
     return found
 
 
+def _all_of(spelled: Dict[str, List[str]]) -> List[str]:
+    return sorted(spelling for spellings_of_one in spelled.values() for spelling in spellings_of_one)
+
+
 def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
-    """A mapping whose ``key`` decides what else it may hold. if/then: an editor then reports the fault that is meant."""
+    """A mapping whose ``key`` decides what else it may hold. if/then makes an editor report the right fault."""
     cases = []
     for name, reference in references.items():
         is_this = {"required": [key], "properties": {key: {"enum": spelled[name]}}}
@@ -93,7 +97,7 @@ def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict
     return {
         "type": "object",
         "required": [key],
-        "properties": {key: {"enum": sorted(sum(spelled.values(), []))}},
+        "properties": {key: {"enum": _all_of(spelled)}},
         "allOf": cases,
     }
 
@@ -101,7 +105,7 @@ def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict
 class _Generator(GenerateJsonSchema):
     """A parameter whose type JSON can't express can't be given in a document either."""
 
-    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds: ClassVar[Set[Any]] = {"skipped-choice", "non-serializable-default"}
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Dict[str, Any]:
         return {"not": {}}
@@ -111,11 +115,14 @@ def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> D
     """Put a model's schema among the definitions, with room for the key that names it."""
     schema = model.model_json_schema(schema_generator=_Generator, ref_template="#/$defs/" + name + ".{model}")
     for inner_name, inner in schema.pop("$defs", {}).items():
-        definitions["{}.{}".format(name, inner_name)] = inner
+        definitions[f"{name}.{inner_name}"] = inner
     schema.setdefault("properties", {})["schedule" if name.startswith("schedule.") else "name"] = True
     schema["title"] = name.partition(".")[2]
     exclusive = getattr(model, "exclusive", ())
     if exclusive:
-        schema["allOf"] = [{"not": {"required": list(pair), "properties": {key: {"not": {"type": "null"}} for key in pair}}} for pair in exclusive]
+        schema["allOf"] = [
+            {"not": {"required": list(pair), "properties": {key: {"not": {"type": "null"}} for key in pair}}}
+            for pair in exclusive
+        ]
     definitions[name] = schema
     return {"$ref": "#/$defs/" + name}

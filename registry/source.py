@@ -42,7 +42,7 @@ class Source:
             cut = max(0, min(before - _WIDEST // 2, len(line) - _WIDEST))
             line, before, marked = line[cut : cut + _WIDEST], before - cut, min(marked, _WIDEST - (before - cut))
         line = "".join(char if char.isprintable() else " " if char == "\t" else "\ufffd" for char in line)
-        margin = "{:>4} | ".format(place.line)
+        margin = f"{place.line:>4} | "
         return "{}{}\n{}{}{}".format(
             margin, line, " " * (len(margin) - 2) + "| ", " " * _width(line[:before]), "^" * max(1, marked)
         )
@@ -50,5 +50,6 @@ class Source:
 
 def _width(text: str) -> int:
     """Columns of a terminal that the text takes."""
-    return sum(0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
-
+    return sum(
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+    )

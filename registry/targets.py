@@ -18,10 +18,17 @@ from .errors import UnknownTargetError, shown
 
 KERAS_3, TF_KERAS = "keras3", "tf_keras"
 _FIRST_WITH_KERAS_3 = (2, 16)
-_DISTRIBUTIONS = ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "tensorflow-intel", "tensorflow-macos", "tf-nightly")
+_DISTRIBUTIONS = (
+    "tensorflow",
+    "tensorflow-cpu",
+    "tensorflow-gpu",
+    "tensorflow-intel",
+    "tensorflow-macos",
+    "tf-nightly",
+)
 _NAMES = (
-    *("2.{}".format(minor) for minor in range(16)),
-    *("2.{}-{}".format(minor, keras) for minor in range(16, 22) for keras in (TF_KERAS, KERAS_3)),
+    *(f"2.{minor}" for minor in range(16)),
+    *(f"2.{minor}-{keras}" for minor in range(16, 22) for keras in (TF_KERAS, KERAS_3)),
 )
 _SPELLING = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)*(?:-(keras3|tf_keras))?|(keras3|tf_keras)")
 
@@ -51,8 +58,10 @@ def known_targets() -> List[Target]:
 
 
 def target(given: Optional[str] = None) -> Target:
-    """The target of this name: ``2.0`` … ``2.21``, with ``-tf_keras`` or ``-keras3`` from 2.16 on, or one of these alone
-    for the newest. Without a name: the installed TensorFlow, or else the newest.
+    """The target of this name.
+
+    ``2.0`` … ``2.21``, with ``-tf_keras`` or ``-keras3`` from 2.16 on, or one of these alone for the newest. Without a
+    name: the installed TensorFlow, or else the newest.
 
     >>> from scalekeeper.registry import target
     >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
@@ -69,12 +78,12 @@ def target(given: Optional[str] = None) -> Target:
             if name in _NAMES:
                 return Target(name)
     raise UnknownTargetError(
-        "unknown target {}; valid: 2.0 to 2.21, 2.16-tf_keras to 2.21-tf_keras, tf_keras, keras3".format(shown(given))
+        f"unknown target {shown(given)}; valid: 2.0 to 2.21, 2.16-tf_keras to 2.21-tf_keras, tf_keras, keras3"
     )
 
 
 def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
-    """The targets that are wanted, as ``2.0 to 2.10``: one line of descent is Keras 2 and tf_keras, the other Keras 3."""
+    """The targets that are wanted, as ``2.0 to 2.10``. Keras 2 and tf_keras are one line, Keras 3 another."""
     found: List[List[str]] = []
     for line in ([name for name in _NAMES if KERAS_3 not in name], [name for name in _NAMES if KERAS_3 in name]):
         continues = False
@@ -84,7 +93,7 @@ def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
                 continues = True
             else:
                 continues = False
-    return [run[0] if len(run) == 1 else "{} to {}".format(run[0], run[-1]) for run in found]
+    return [run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in found]
 
 
 def _installed() -> Optional[Target]:
@@ -112,6 +121,6 @@ def _installed_version() -> Optional[str]:
 
 @functools.lru_cache(maxsize=None)
 def _table(name: str) -> Dict[str, Any]:
-    data = pkgutil.get_data(__package__, "signatures/{}.json".format(name))
+    data = pkgutil.get_data(__package__, f"signatures/{name}.json")
     assert data is not None
     return json.loads(data.decode("utf-8"))

@@ -126,7 +126,7 @@ def describe(cls, path):
         if construct(cls, dict(base, **{first: 0.75, second: 0.75})) is None
     ]
     return {
-        "class": "%s.%s" % (path, cls.__name__),
+        "class": f"{path}.{cls.__name__}",
         "arguments": arguments,
         "required": required,
         "exclusive": exclusive,
@@ -167,7 +167,7 @@ def main(folder):
     path = os.path.join(folder, name + ".json")
     with open(path, "w") as stream:
         stream.write(json.dumps(table, indent=1, sort_keys=True) + "\n")
-    print("%s: %d optimizers, %d schedules" % (path, len(table["optimizers"]), len(table["schedules"])))
+    print(f"{path}: {len(table['optimizers'])} optimizers, {len(table['schedules'])} schedules")
 
 
 if __name__ == "__main__":

@@ -74,7 +74,10 @@ def test_a_schedule_works_as_a_learning_rate(name):
     spec = check_optimizer({"name": "sgd", "learning_rate": rate}, TARGET)
     schedule = spec.arguments["learning_rate"]
     built = class_of(spec.class_path)(learning_rate=class_of(schedule.class_path)(**schedule.arguments))
-    assert built.get_config()["learning_rate"]["class_name"] == type(class_of(schedule.class_path)(**schedule.arguments)).__name__
+    assert (
+        built.get_config()["learning_rate"]["class_name"]
+        == type(class_of(schedule.class_path)(**schedule.arguments)).__name__
+    )
 
 
 def test_an_argument_that_the_table_does_not_have_is_refused_or_ignored_for_real():

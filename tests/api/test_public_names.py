@@ -8,7 +8,13 @@ import pytest
 
 import scalekeeper
 
-ROOMS = ("scalekeeper", "scalekeeper.registry", "scalekeeper.lossscales", "scalekeeper.serialization", "scalekeeper.cli")
+ROOMS = (
+    "scalekeeper",
+    "scalekeeper.registry",
+    "scalekeeper.lossscales",
+    "scalekeeper.serialization",
+    "scalekeeper.cli",
+)
 
 
 def fresh(code):
@@ -34,7 +40,7 @@ def test_type_checkers_see_the_same_names():
 def test_an_unknown_name_is_an_attribute_error():
     """As with any module."""
     with pytest.raises(AttributeError, match="module 'scalekeeper' has no attribute 'nothing'"):
-        scalekeeper.nothing  # noqa: B018
+        getattr(scalekeeper, "nothing")  # noqa: B009
 
 
 def test_importing_it_imports_next_to_nothing():
@@ -46,7 +52,9 @@ def test_importing_it_imports_next_to_nothing():
 @pytest.mark.parametrize("room", ROOMS)
 def test_no_room_but_the_optimizers_imports_tensorflow(room):
     """Neither TensorFlow nor Keras is imported, also where they are installed; nor is rich before it is needed."""
-    found = fresh("import sys, {}; print(sorted({{'tensorflow', 'keras', 'tf_keras', 'rich'}} & set(sys.modules)))".format(room))
+    found = fresh(
+        f"import sys, {room}; print(sorted({{'tensorflow', 'keras', 'tf_keras', 'rich'}} & set(sys.modules)))"
+    )
     assert found == "[]"
 
 

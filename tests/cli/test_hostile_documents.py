@@ -14,19 +14,41 @@ COUNT = int(os.environ.get("SCALEKEEPER_FUZZ", "2000"))
 SLOWEST = 2.0
 
 SEEDS = [
-    b"optimizer:\n  name: adam\n  learning_rate: {schedule: exponential_decay, initial_learning_rate: 1e-3,\n"
-    b"    decay_steps: 1000, decay_rate: 0.9}\nloss_scale: {name: dynamic, initial_loss_scale: 4096}\n",
-    b'{"optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true},\n "loss_scale": {"name": "fixed",'
-    b' "loss_scale_value": 128, "skip_nonfinite": false}}\n',
+    b"""\
+optimizer:
+  name: adam
+  learning_rate: {schedule: exponential_decay, initial_learning_rate: 1e-3,
+    decay_steps: 1000, decay_rate: 0.9}
+loss_scale: {name: dynamic, initial_loss_scale: 4096}
+""",
+    b"""\
+{"optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true},
+ "loss_scale": {"name": "fixed", "loss_scale_value": 128, "skip_nonfinite": false}}
+""",
     b"optimizer: &o {name: rmsprop, rho: 0.9, centered: false}\nloss_scale: 1024\n",
     b"# comment\noptimizer: 'adam'\nloss_scale: \"dynamic\"\n",
 ]
 TOKENS = [
-    *(token.encode("utf-8") for token in ["{", "}", "[", "]", ":", ": ", ",", "- ", "? ", "|", ">", "'", '"', "\\", "#", "\n"]),
-    *(token.encode("utf-8") for token in ["&a ", "*a", "*a ", "<<: ", "!!python/name:os.system ", "!x ", "%YAML 1.1\n", "---\n", "..."]),
-    *(token.encode("utf-8") for token in ["null", "true", "~", ".nan", "-.inf", "1e999", "9" * 500, "0x", "0o9", "-", "+.e1"]),
-    *(token.encode("utf-8") for token in ["optimizer", "loss_scale", "name", "schedule", "learning_rate", "os:system", "..:x"]),
-    *(token.encode("utf-8") for token in ["\u2028", "\ufeff", "\u202e", "漢字", "\U0001f600", "\\ud800", "\t", "\r", "\x85"]),
+    *(
+        token.encode("utf-8")
+        for token in ["{", "}", "[", "]", ":", ": ", ",", "- ", "? ", "|", ">", "'", '"', "\\", "#", "\n"]
+    ),
+    *(
+        token.encode("utf-8")
+        for token in ["&a ", "*a", "*a ", "<<: ", "!!python/name:os.system ", "!x ", "%YAML 1.1\n", "---\n", "..."]
+    ),
+    *(
+        token.encode("utf-8")
+        for token in ["null", "true", "~", ".nan", "-.inf", "1e999", "9" * 500, "0x", "0o9", "-", "+.e1"]
+    ),
+    *(
+        token.encode("utf-8")
+        for token in ["optimizer", "loss_scale", "name", "schedule", "learning_rate", "os:system", "..:x"]
+    ),
+    *(
+        token.encode("utf-8")
+        for token in ["\u2028", "\ufeff", "\u202e", "漢字", "\U0001f600", "\\ud800", "\t", "\r", "\x85"]
+    ),
     *(b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"[" * 70, b"{a: " * 70, b"]" * 70, b"\x1b[31m"),
 ]
 
@@ -54,12 +76,41 @@ def structured(rng, depth=0):
     roll = rng.randrange(8 if depth < 4 else 5)
     if roll < 5:
         return rng.choice(
-            [None, True, False, 0, 1, -1, 0.5, 128, 1e39, 10**30, float("nan"), float("inf"), "", "adam", "sgd", "dynamic"]
+            [
+                None,
+                True,
+                False,
+                0,
+                1,
+                -1,
+                0.5,
+                128,
+                1e39,
+                10**30,
+                float("nan"),
+                float("inf"),
+                "",
+                "adam",
+                "sgd",
+                "dynamic",
+            ]
             + ["fixed", "128", "exponential_decay", "os:system", "legacy.adam", "\u202e", "x" * 300, "1e-3"]
         )
     if roll == 5:
         return [structured(rng, depth + 1) for _ in range(rng.randrange(4))]
-    keys = ["optimizer", "loss_scale", "name", "schedule", "learning_rate", "momentum", "multiplier", "$schema", "<<", "x", ""]
+    keys = [
+        "optimizer",
+        "loss_scale",
+        "name",
+        "schedule",
+        "learning_rate",
+        "momentum",
+        "multiplier",
+        "$schema",
+        "<<",
+        "x",
+        "",
+    ]
     return {rng.choice(keys): structured(rng, depth + 1) for _ in range(rng.randrange(5))}
 
 

@@ -21,12 +21,9 @@ def run(*arguments):
 
 def test_list_in_a_pipe():
     """One line a policy, tab-separated: names, parameters with defaults, origin."""
-    code, output = run("list")
-    assert code == 0
-    assert output.splitlines() == [
-        "dynamic\tinitial_loss_scale=32768.0, increment_period=2000, multiplier=2.0, minimum=1.0, maximum=null\tbuilt in",
-        "fixed, static\tloss_scale_value=(required), skip_nonfinite=false\tbuilt in",
-    ]
+    dynamic = "initial_loss_scale=32768.0, increment_period=2000, multiplier=2.0, minimum=1.0, maximum=null"
+    fixed = "loss_scale_value=(required), skip_nonfinite=false"
+    assert run("list") == (0, f"dynamic\t{dynamic}\tbuilt in\nfixed, static\t{fixed}\tbuilt in\n")
 
 
 def test_list_for_programs():
@@ -72,7 +69,7 @@ def test_version():
     """The version of the installed package."""
     import scalekeeper
 
-    assert run("--version") == (0, "scalekeeper, version {}\n".format(scalekeeper.__version__))
+    assert run("--version") == (0, f"scalekeeper, version {scalekeeper.__version__}\n")
 
 
 def test_help_names_the_commands():

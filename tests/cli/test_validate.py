@@ -19,7 +19,7 @@ def run(*arguments, stdin=None):
     return result.exit_code, result.output
 
 
-@pytest.fixture()
+@pytest.fixture
 def document(tmp_path):
     path = tmp_path / "train.yaml"
     path.write_text(GOOD)
@@ -28,7 +28,7 @@ def document(tmp_path):
 
 def test_a_good_document(document):
     """Exit code 0, and a line that says what was found and for which TensorFlow."""
-    expected = "{}: ok (adam with FixedLossScale, for TensorFlow 2.0.4, Keras 2.2.4-tf)\n".format(document)
+    expected = f"{document}: ok (adam with FixedLossScale, for TensorFlow 2.0.4, Keras 2.2.4-tf)\n"
     assert run(document, *OLD_ONLY) == (0, expected)
 
 
@@ -36,7 +36,7 @@ def test_a_wrong_document(document):
     """Exit code 1; the same file is wrong for another target."""
     code, output = run(document, "--target", "2.21")
     assert code == 1
-    assert output.startswith("{}:1:25: optimizer.decay: unknown parameter 'decay' of adam".format(document))
+    assert output.startswith(f"{document}:1:25: optimizer.decay: unknown parameter 'decay' of adam")
 
 
 def test_every_file_is_checked(document, tmp_path):
@@ -80,7 +80,13 @@ def test_errors_on_standard_input_are_named_so():
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["x.yaml", "--target", "1.0"], ["x.yaml", "--allow", "*"], ["x.yaml", "--allow", ""], ["x.yaml", "--nonsense"]],
+    [
+        [],
+        ["x.yaml", "--target", "1.0"],
+        ["x.yaml", "--allow", "*"],
+        ["x.yaml", "--allow", ""],
+        ["x.yaml", "--nonsense"],
+    ],
 )
 def test_wrong_calls(arguments):
     """Exit code 2, with the usage and no traceback."""
@@ -96,7 +102,7 @@ def test_allow_finds_classes_in_the_current_folder(tmp_path):
     )
     (tmp_path / "train.yaml").write_text("optimizer: sgd\nloss_scale: {name: 'my_scales:Mine', minimum: 2}\n")
     command = [sys.executable, "-m", "scalekeeper.cli", "validate", "train.yaml"]
-    refused = subprocess.run(command, cwd=str(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    refused = subprocess.run(command, cwd=str(tmp_path), capture_output=True, text=True)
     assert refused.returncode == 1
     assert "--allow my_scales:Mine" in refused.stderr
     assert "imported" not in refused.stdout

@@ -28,7 +28,9 @@ class Renaming(Drifting):
 
 def test_a_step_that_changes_a_type_is_refused():
     """The message says which constant to write how."""
-    with pytest.raises(TypeError, match=r"'current_loss_scale' from float32 into float64: write constants as ops.float32"):
+    with pytest.raises(
+        TypeError, match=r"'current_loss_scale' from float32 into float64: write constants as ops.float32"
+    ):
         Drifting().update([])
 
 
@@ -79,7 +81,11 @@ def test_load_state_refuses_what_does_not_fit_and_changes_nothing():
     loss_scale = DynamicLossScale()
     with pytest.raises(InvalidSpecError) as caught:
         loss_scale.load_state({"current_loss_scale": float("nan"), "god_steps": 1})
-    assert [problem.path for problem in caught.value.problems] == [("good_steps",), ("current_loss_scale",), ("god_steps",)]
+    assert [problem.path for problem in caught.value.problems] == [
+        ("good_steps",),
+        ("current_loss_scale",),
+        ("god_steps",),
+    ]
     assert loss_scale.state() == {"current_loss_scale": 32768.0, "good_steps": 0}
 
 

@@ -85,7 +85,7 @@ def test_multiplier():
 
 
 def test_a_restored_count_past_the_period_grows_at_the_next_good_step():
-    """A counter from a run with a longer period still leads to growth (TensorFlow up to 2.15 too; Keras 3 never grows)."""
+    """A counter from a run with a longer period still leads to growth (under Keras 3's own class it never would)."""
     loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=3)
     loss_scale.load_state({"current_loss_scale": 8.0, "good_steps": 10})
     assert after(loss_scale, GOOD) == [(16, 0)]

@@ -32,7 +32,9 @@ def test_no_state():
     assert FixedLossScale(128).state() == {}
 
 
-@pytest.mark.parametrize("value", [True, "128", None, float("nan"), float("inf"), -float("inf"), 0, -1, 0.999, 1e39, 10**400])
+@pytest.mark.parametrize(
+    "value", [True, "128", None, float("nan"), float("inf"), -float("inf"), 0, -1, 0.999, 1e39, 10**400]
+)
 def test_bad_values_are_refused(value):
     """The value is a number of at least 1 that float32 can hold."""
     with pytest.raises(InvalidSpecError) as caught:

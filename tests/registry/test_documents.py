@@ -8,7 +8,7 @@ import pytest
 from scalekeeper import DocumentError, InvalidSpecError, build, load_document
 
 
-@pytest.fixture()
+@pytest.fixture
 def write(tmp_path, monkeypatch):
     """Write a document into an empty folder and load it by its bare name, so that messages are short."""
     monkeypatch.chdir(tmp_path)
@@ -94,7 +94,9 @@ def test_an_error_in_yaml_looks_like_a_compilers(write):
 
 def test_an_error_in_json_looks_the_same(write):
     """file:line:column, the path, the matter, the line, the caret."""
-    assert error_of(write, '{"optimizer": "sgd",\n "loss_scale": {"name": "dynamic", "multiplyer": 3}}', "train.json") == (
+    assert error_of(
+        write, '{"optimizer": "sgd",\n "loss_scale": {"name": "dynamic", "multiplyer": 3}}', "train.json"
+    ) == (
         "train.json:2:36: loss_scale.multiplyer: unknown parameter 'multiplyer' of dynamic; did you mean 'multiplier'? "
         "Valid: initial_loss_scale, increment_period, multiplier, minimum, maximum.\n"
         '   2 |  "loss_scale": {"name": "dynamic", "multiplyer": 3}}\n'

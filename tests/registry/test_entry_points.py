@@ -18,21 +18,21 @@ not_a_scale = dict
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def install(tmp_path):
     """Write a distribution with one module and its entry points, and return a way to run code beside it."""
 
     def write(name, module, entry_points):
-        info = tmp_path / "{}-1.5.dist-info".format(name)
+        info = tmp_path / f"{name}-1.5.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text("Metadata-Version: 2.1\nName: {}\nVersion: 1.5\n".format(name))
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.5\n")
         (info / "entry_points.txt").write_text("[scalekeeper.loss_scales]\n" + entry_points)
         (tmp_path / (name + ".py")).write_text(module)
 
     return write
 
 
-@pytest.fixture()
+@pytest.fixture
 def run(tmp_path):
     def run_code(code):
         environment = dict(os.environ, PYTHONPATH=str(tmp_path))
@@ -70,7 +70,9 @@ def test_a_plugin_that_also_registers_itself_is_one_plugin(install, run):
     assert run("import scalekeeper; print(type(scalekeeper.resolve('by_decorator')).__name__)") == "Good"
 
 
-@pytest.mark.parametrize("module", ["import no_such_module", "raise ValueError('broken')", "import sys; sys.exit(3)", "def ("])
+@pytest.mark.parametrize(
+    "module", ["import no_such_module", "raise ValueError('broken')", "import sys; sys.exit(3)", "def ("]
+)
 def test_a_broken_plugin_breaks_only_itself(install, run, module):
     """It is listed with its error; the others work; asking for it says what is wrong."""
     install("broken", module, "bad = broken:Bad\n")
@@ -108,7 +110,9 @@ def test_two_packages_with_one_name(install, run):
     """Neither wins by chance: the error names both."""
     install("good", GOOD, "theirs = good:Good\n")
     install("other", GOOD.replace("by_decorator", "by_other"), "theirs = other:Good\n")
-    code = "import scalekeeper\ntry:\n scalekeeper.resolve('theirs')\nexcept scalekeeper.PluginLoadError as e:\n print(e)"
+    code = (
+        "import scalekeeper\ntry:\n scalekeeper.resolve('theirs')\nexcept scalekeeper.PluginLoadError as e:\n print(e)"
+    )
     message = run(code)
     assert "good 1.5" in message
     assert "other 1.5" in message

@@ -21,7 +21,7 @@ value = 5
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def package(tmp_path, monkeypatch):
     """A package on the path that has never been imported."""
     (tmp_path / "their_package").mkdir()
@@ -93,7 +93,19 @@ def test_what_is_not_allowed_is_not_imported(path, allow):
 
 @pytest.mark.parametrize(
     "path",
-    ["os:", ":system", "os:path.join", "..os:x", "os..path:x", "os:system ", " os:x", "о:x", "os:x:y", "os/path:x", "a-b:c"],
+    [
+        "os:",
+        ":system",
+        "os:path.join",
+        "..os:x",
+        "os..path:x",
+        "os:system ",
+        " os:x",
+        "о:x",
+        "os:x:y",
+        "os/path:x",
+        "a-b:c",
+    ],
 )
 def test_what_is_no_import_path(path):
     """Tricks with dots, blanks, slashes and look-alike letters are not import paths at all."""

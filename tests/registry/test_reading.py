@@ -6,7 +6,7 @@ import pytest
 from yaml import CSafeLoader, SafeLoader
 
 from scalekeeper.registry import reading
-from scalekeeper.registry.reading import MAX_DEPTH, MAX_NODES, SyntaxProblem, read
+from scalekeeper.registry.reading import MAX_DEPTH, MAX_NODES, UnreadableError, read
 from scalekeeper.registry.source import Source
 
 
@@ -26,7 +26,7 @@ def json(text):
 
 def problem(reader, text):
     """The message, line and column of a syntax problem."""
-    with pytest.raises(SyntaxProblem) as caught:
+    with pytest.raises(UnreadableError) as caught:
         reader(text)
     return (caught.value.message, *Source("x", text).place(caught.value.offset))
 
@@ -81,7 +81,10 @@ def test_aliases_stand_for_what_they_refer_to():
     ("text", "expected"),
     [
         ("a: 1\nb: 2\na: 3\n", ("the key 'a' is there twice, first at line 1", 3, 1)),
-        ("a: !!python/object/apply:os.system [echo]", ("the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed: values are plain", 1, 4)),
+        (
+            "a: !!python/object/apply:os.system [echo]",
+            ("the tag 'tag:yaml.org,2002:python/object/apply:os.system' is not allowed: values are plain", 1, 4),
+        ),
         ("a: !local {}", ("the tag '!local' is not allowed: values are plain", 1, 4)),
         ("a: !!str 5", ("the tag 'tag:yaml.org,2002:str' is not allowed: values are plain", 1, 4)),
         ("a: &x [*x]", ("the alias *x stands inside what it refers to", 1, 8)),
@@ -145,7 +148,7 @@ def test_what_is_yaml_but_not_json(text):
 def test_deep_nesting(reader, depth, left, right):
     """However deep, it ends in one error and not in a stack overflow."""
     text = left * depth + "1" + right * depth
-    assert problem(reader, text)[0] == "nested deeper than {} levels".format(MAX_DEPTH)
+    assert problem(reader, text)[0] == f"nested deeper than {MAX_DEPTH} levels"
 
 
 def test_nesting_up_to_the_limit_is_fine():
@@ -157,8 +160,8 @@ def test_nesting_up_to_the_limit_is_fine():
 def test_an_alias_bomb():
     """Aliases that would expand to millions of values are counted, not expanded."""
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
-    lines += ["a{0}: &a{0} [{1}]".format(n, ", ".join(["*a{}".format(n - 1)] * 10)) for n in range(1, 30)]
-    assert problem(yaml, "\n".join(lines))[0] == "more than {} values (aliases count each time)".format(MAX_NODES)
+    lines += ["a{0}: &a{0} [{1}]".format(n, ", ".join([f"*a{n - 1}"] * 10)) for n in range(1, 30)]
+    assert problem(yaml, "\n".join(lines))[0] == f"more than {MAX_NODES} values (aliases count each time)"
 
 
 @pytest.mark.parametrize("reader", [yaml, json])

@@ -19,7 +19,7 @@ class Second(DynamicLossScale):
     pass
 
 
-@pytest.fixture()
+@pytest.fixture
 def registry():
     """A registry of its own for each test, with the built-in names of an empty module."""
     return Registry("loss scale", "scalekeeper.tests", "email", ("fixed", "loss_scale_value"), ("__call__", "update"))
@@ -39,7 +39,7 @@ def test_a_taken_name_names_both_classes_and_the_first_place(registry):
     with pytest.raises(NameTakenError) as caught:
         registry.register("mine")(Second)
     message = str(caught.value)
-    assert "{}:{}".format(__file__, line) in message
+    assert f"{__file__}:{line}" in message
     assert "First" in message
     assert "Second" in message
     assert "override=True" in message
@@ -172,16 +172,16 @@ def test_many_threads_at_once(registry):
     start = threading.Barrier(16)
 
     def work(number):
-        mine = type("Mine{}".format(number), (DynamicLossScale,), {})
+        mine = type(f"Mine{number}", (DynamicLossScale,), {})
         try:
             start.wait()
             for turn in range(50):
-                registry.register("t{}_{}".format(number, turn))(mine)
+                registry.register(f"t{number}_{turn}")(mine)
                 with registry.temporary_registration("shared", mine):
                     assert type(registry.resolve("shared")) is mine
                     with registry.temporary_registration("shared", First, override=True):
                         assert type(registry.resolve("shared")) is First
-                    assert type(registry.resolve("t{}_{}".format(number, turn))) is mine
+                    assert type(registry.resolve(f"t{number}_{turn}")) is mine
                 with pytest.raises(InvalidSpecError):
                     registry.resolve("shared")
         except BaseException as error:

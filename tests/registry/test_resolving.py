@@ -88,7 +88,7 @@ def test_an_unknown_name_says_all_there_is_to_say():
 
 
 def test_a_number_in_quotes_is_recognised():
-    """"128" is not a number, but the message shows what was meant."""
+    """ "128" is not a number, but the message shows what was meant."""
     with pytest.raises(InvalidSpecError, match="A number is written without quotes: 128"):
         resolve("128")
 
@@ -154,7 +154,7 @@ class Open(Plain):
         self.others = others
 
 
-@pytest.fixture()
+@pytest.fixture
 def plain():
     with temporary_registration("plain", Plain), temporary_registration("open", Open):
         yield

@@ -69,9 +69,7 @@ def suiting(schema):
 
 
 def models_of(schema, prefix):
-    return {
-        name[len(prefix) :]: model for name, model in schema["$defs"].items() if name.startswith(prefix)
-    }
+    return {name[len(prefix) :]: model for name, model in schema["$defs"].items() if name.startswith(prefix)}
 
 
 def spellings_of(cases):
@@ -170,7 +168,14 @@ def test_every_property_is_described(name):
 
 def test_only_standard_keywords():
     """Nothing of pydantic's own leaks in that an editor would not know."""
-    known = set(jsonschema.Draft202012Validator.VALIDATORS) | {"$schema", "$defs", "title", "description", "default", "then"}
+    known = set(jsonschema.Draft202012Validator.VALIDATORS) | {
+        "$schema",
+        "$defs",
+        "title",
+        "description",
+        "default",
+        "then",
+    }
 
     def walk(schema):
         if isinstance(schema, dict):

@@ -25,7 +25,9 @@ def test_spellings(given, expected):
     assert target(given).name == expected
 
 
-@pytest.mark.parametrize("given", ["", "2", "2.22", "1.15", "2.0-keras3", "2.21-", "2.21-x", "2.-1", "keras3-2", "2.x", "../2.0", "2.0.x"])
+@pytest.mark.parametrize(
+    "given", ["", "2", "2.22", "1.15", "2.0-keras3", "2.21-", "2.21-x", "2.-1", "keras3-2", "2.x", "../2.0", "2.0.x"]
+)
 def test_unknown_targets(given):
     """The error says which there are."""
     with pytest.raises(UnknownTargetError, match="valid: 2.0 to 2.21"):
