@@ -53,7 +53,7 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(".registry.entry_points", __name__).metadata.version(__name__)
+        return importlib.import_module(".registry.compat", __name__).metadata.version(__name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module("." + _HOME[name], __name__), name)

@@ -6,7 +6,7 @@ import click
 
 
 def _target(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Any:
-    from ..registry.targets import UnknownTargetError, target
+    from ..registry import UnknownTargetError, target
 
     try:
         return target(value)

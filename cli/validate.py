@@ -40,10 +40,11 @@ def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: b
 def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
     """The document, or the error."""
     from ..registry import documents
+    from ..registry.reading import MAX_BYTES
 
     try:
         if name == "-":
-            source = documents.source_of("<stdin>", sys.stdin.buffer.read(documents.MAX_BYTES + 1))
+            source = documents.source_of("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
         else:
             source = documents.source_at(name)
         return documents.check_text(source, target, allow), None

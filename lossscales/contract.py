@@ -123,11 +123,12 @@ class LossScale:
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
         """Take one step with these (unscaled) gradients. Returns ``(update_op, should_apply)``."""
-        return self._remembered().update(grads)
+        update_op, should_apply = self._remembered().update(grads)
+        return update_op, should_apply
 
     def get_config(self) -> Dict[str, Any]:
         """The parameters as plain values; ``from_config`` takes them back."""
-        return self.params.model_dump()
+        return dict(self.params.model_dump())
 
     @classmethod
     def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
@@ -172,8 +173,11 @@ def _fits(value: Any, kind: "np.dtype[Any]") -> bool:
     """Whether a value is a finite number of this type (a float may be rounded to it, an integer may not)."""
     if kind.kind == "b" or isinstance(value, (bool, np.bool_)):
         return kind.kind == "b" and isinstance(value, (bool, np.bool_))
-    if not isinstance(value, numbers.Real) or not np.isfinite(float(value)):
+    if not isinstance(value, numbers.Real):
         return False
+    number: Any = value
     if kind.kind == "f":
-        return abs(float(value)) <= np.finfo(kind).max
-    return int(value) == value and np.iinfo(kind).min <= value <= np.iinfo(kind).max
+        limit = float(np.finfo(kind).max)
+        return bool(-limit <= number <= limit)
+    limits = np.iinfo(kind)
+    return bool(limits.min <= number <= limits.max and number == int(number))

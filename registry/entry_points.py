@@ -2,14 +2,8 @@
 
 from typing import Any, Dict, List, NamedTuple
 
-import sys
-
+from .compat import metadata
 from .errors import not_loaded, shown
-
-if sys.version_info >= (3, 8):
-    from importlib import metadata
-else:
-    import importlib_metadata as metadata
 
 
 class Announcement(NamedTuple):

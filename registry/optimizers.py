@@ -224,11 +224,16 @@ def argument_model(kind: str, name: str, target: Target) -> Type[Arguments]:
         if argument in _NOT_IN_A_DOCUMENT:
             continue
         annotation, description = _ARGUMENTS[argument]
+        if argument in entry["nonzero"]:
+            annotation = Annotated[annotation, Field(gt=0)]
         if argument in entry["required"]:
             fields[argument] = (annotation, Field(description=description))
-        else:
-            annotation = Optional[annotation] if default is None else annotation
+        elif default is not None:
             fields[argument] = (annotation, Field(default, description=description))
+        elif argument in entry["nullable"]:
+            fields[argument] = (Optional[annotation], Field(None, description=description))
+        else:  # it may be left out, but where it is given it can't be null
+            fields[argument] = (annotation, Field(default_factory=lambda: None, description=description))
     pairs = tuple((first, second) for first, second in entry["exclusive"])
     base = type("Arguments", (Arguments,), {"exclusive": pairs, "__annotations__": {}, "__module__": __name__})
     return create_model(name, __base__=base, **fields)

@@ -16,8 +16,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def _number(value: Any) -> Any:
-    if isinstance(value, bool) or not isinstance(value, numbers.Real) or value != value or abs(value) > FLOAT32_MAX:
-        raise ValueError("must be a finite number")
+    is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if not is_number or not -FLOAT32_MAX <= value <= FLOAT32_MAX:
+        raise ValueError(f"{shown(value)} must be a finite number")
     return value
 
 

@@ -4,7 +4,7 @@ Both come from the same pydantic models. Rules between fields, such as ``minimum
 they stand in the descriptions, and ``validate`` alone enforces them.
 """
 
-from typing import Any, ClassVar, Dict, List, Set, Type
+from typing import Any, Dict, List, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
@@ -105,7 +105,7 @@ def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict
 class _Generator(GenerateJsonSchema):
     """A parameter whose type JSON can't express can't be given in a document either."""
 
-    ignored_warning_kinds: ClassVar[Set[Any]] = {"skipped-choice", "non-serializable-default"}
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
     def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Dict[str, Any]:
         return {"not": {}}

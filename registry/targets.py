@@ -13,7 +13,7 @@ import pkgutil
 import re
 import sys
 
-from .entry_points import metadata
+from .compat import metadata
 from .errors import UnknownTargetError, shown
 
 KERAS_3, TF_KERAS = "keras3", "tf_keras"
@@ -123,4 +123,5 @@ def _installed_version() -> Optional[str]:
 def _table(name: str) -> Dict[str, Any]:
     data = pkgutil.get_data(__package__, f"signatures/{name}.json")
     assert data is not None
-    return json.loads(data.decode("utf-8"))
+    table: Dict[str, Any] = json.loads(data.decode("utf-8"))
+    return table

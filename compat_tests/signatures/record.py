@@ -8,6 +8,9 @@ writes ``registry/signatures/2.0.json`` (``2.21-keras3.json``, ``2.21-tf_keras.j
 learning-rate schedule, where its class lives and each argument with its default. This one file runs unchanged on the
 oldest and the newest TensorFlow.
 
+Beside the arguments themselves it is tried, not read, which of them can be null, which can't be 0, and which exclude
+each other.
+
 An argument counts when the constructor names it, or when it goes through ``**kwargs`` *and has an effect*: some
 versions swallow an argument such as ``decay`` with no more than a warning, and a document that relied on it would
 train differently from what it says.
@@ -125,10 +128,22 @@ def describe(cls, path):
         for first, second in itertools.combinations(clipping, 2)
         if construct(cls, dict(base, **{first: 0.75, second: 0.75})) is None
     ]
+    nullable = [
+        name
+        for name, default in arguments.items()
+        if name not in required and default is None and construct(cls, dict(base, **{name: None})) is not None
+    ]
+    nonzero = [
+        name
+        for name, default in arguments.items()
+        if isinstance(default, float) and construct(cls, dict(base, **{name: 0.0})) is None
+    ]
     return {
         "class": f"{path}.{cls.__name__}",
         "arguments": arguments,
         "required": required,
+        "nullable": nullable,
+        "nonzero": nonzero,
         "exclusive": exclusive,
     }
 

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from scalekeeper.registry.entry_points import metadata
+from scalekeeper.registry.compat import metadata
 
 FILES = [str(path).replace("\\", "/") for path in metadata.files("scalekeeper")]
 

@@ -132,20 +132,35 @@ def test_what_one_accepts_the_other_accepts(name, data):
         assert accepted == by_schema, (document, kinds)
 
 
-def test_the_generator_reaches_all_three_verdicts():
-    """The comparison above would prove nothing if all documents were wrong: a good share is right."""
-    counts = {"accepted": 0, "rule": 0, "refused": 0}
+def test_the_generator_reaches_both_verdicts():
+    """The comparison above would prove nothing if all documents were wrong, or all right."""
+    counts = {True: 0, False: 0}
 
     @settings(max_examples=500)
     @given(documents(SCHEMAS["2.21-keras3"]))
     def count(document):
-        accepted, kinds = verdict(document, "2.21")
-        counts["accepted" if accepted else "rule" if kinds == {"rule"} else "refused"] += 1
+        counts[verdict(document, "2.21")[0]] += 1
 
     count()
-    assert counts["accepted"] >= 100, counts
-    assert counts["rule"] >= 1, counts
-    assert counts["refused"] >= 100, counts
+    assert min(counts.values()) >= 80, counts
+
+
+PIECEWISE = {"schedule": "piecewise_constant_decay", "boundaries": [1, 2], "values": [1, 2, 3]}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"optimizer": "sgd", "loss_scale": {"name": "dynamic", "minimum": 4, "maximum": 2}},
+        {"optimizer": "sgd", "loss_scale": {"name": "dynamic", "maximum": 1024}},
+        {"optimizer": {"name": "sgd", "learning_rate": dict(PIECEWISE, values=[1, 2])}},
+        {"optimizer": {"name": "sgd", "learning_rate": dict(PIECEWISE, boundaries=[2, 1])}},
+    ],
+)
+def test_the_rules_that_the_schema_can_not_state(document):
+    """These are all: the schema finds the form right, the validator finds the rule broken."""
+    assert JUDGES["2.21-keras3"].is_valid(document)
+    assert verdict(document, "2.21") == (False, {"rule"})
 
 
 @pytest.mark.parametrize("name", TARGETS)
