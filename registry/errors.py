@@ -87,11 +87,9 @@ def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
     return by_lower[near[0]] if near else None
 
 
-def unknown(kind: str, given: Any, valid: Sequence[str], remedy: str = "") -> str:
+def unknown(kind: str, given: Any, valid: Sequence[str], *, of: str = "", remedy: str = "") -> str:
     """The text for a name that is not there: what was given, what was perhaps meant, what is allowed, what to do."""
     near = did_you_mean(given, valid)
-    parts = [f"unknown {kind} {shown(given)}"]
-    if near is not None:
-        parts.append(f"; did you mean {shown(near)}?")
-    parts.append(" Valid: {}.".format(", ".join(valid)) if near else "; valid: {}.".format(", ".join(valid)))
-    return "".join(parts) + (" " + remedy if remedy else "")
+    subject = f"unknown {kind} {shown(given)}" + (f" of {of}" if of else "")
+    meant = f"; did you mean {shown(near)}? Valid: " if near is not None else "; valid: "
+    return f"{subject}{meant}{', '.join(valid)}. {remedy}".rstrip()

@@ -168,14 +168,14 @@ def _check(kind: str, spec: Mapping[str, Any], target: Target) -> OptimizerSpec:
     given = values.pop(name_key)
     name = spellings(kind, target).get(given) if isinstance(given, str) else None
     if name is None:
-        message = unknown(_KINDS[kind], given, names(kind, target), _elsewhere(kind, given, None, target))
+        message = unknown(_KINDS[kind], given, names(kind, target), remedy=_elsewhere(kind, given, None, target))
         raise InvalidSpecError([Problem((name_key,), message, "unknown_name")])
     model = argument_model(kind, name, target)
     try:
         model_values = checked(model, values, name)
     except InvalidSpecError as error:
         raise InvalidSpecError([_explained(problem, kind, name, target) for problem in error.problems]) from None
-    arguments = {key: getattr(model_values, key) for key in model.model_fields if key in values}
+    arguments = {key: getattr(model_values, key) for key in values}
     return OptimizerSpec(name, target.table[kind][name]["class"], arguments)
 
 

@@ -53,7 +53,7 @@ def _model_of_signature(cls: type) -> Type[BaseModel]:
     for parameter in signature.parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
             extra = "allow"
-        elif parameter.kind is not parameter.VAR_POSITIONAL:
+        elif parameter.kind is not parameter.VAR_POSITIONAL and not parameter.name.startswith("_"):
             default = ... if parameter.default is parameter.empty else parameter.default
             annotation = hints.get(parameter.name, _BY_DEFAULT.get(type(default), Any))
             fields[parameter.name] = (_BY_TYPE.get(annotation, annotation), default)
@@ -81,7 +81,7 @@ def _problem(detail: Any, names: Sequence[str], owner: str) -> Problem:
     path: Tuple[Any, ...] = tuple(detail["loc"])
     kind, given = detail["type"], detail["input"]
     if kind == "extra_forbidden" and len(path) == 1:
-        return Problem(path, unknown("parameter", path[-1], names).replace(";", f" of {owner};", 1), kind, True)
+        return Problem(path, unknown("parameter", path[-1], names, of=owner), kind, True)
     if kind == "extra_forbidden":
         return Problem(path, "not a known key", kind, True)
     if kind == "missing":

@@ -55,7 +55,10 @@ class Plugin:
     def defaults(self) -> Dict[str, Any]:
         """Parameter → default; ``"(required)"`` where it has none."""
         fields = self.parameters.model_fields
-        return {name: _REQUIRED if field.is_required() else field.get_default() for name, field in fields.items()}
+        return {
+            name: _REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
+            for name, field in fields.items()
+        }
 
     @property
     def needs_nothing(self) -> bool:
@@ -113,9 +116,7 @@ class Registry:
         origin = _caller()
 
         def decorate(cls: Class) -> Class:
-            self._require_contract(cls)
-            plugin = Plugin(name, cls, names[1:], origin)
-            self._load_home()  # the built-in names are taken, whether they were used yet or not
+            plugin = self._new_plugin(names, cls, origin)
             with self._lock:
                 self._names = self._with(self._names, names, plugin, override)
             return cls
@@ -132,13 +133,17 @@ class Registry:
         (``contextvars.copy_context().run``).
         """
         names = self._valid_names(name, aliases)
-        self._require_contract(cls)
-        plugin = Plugin(name, cls, names[1:], _caller())
+        plugin = self._new_plugin(names, cls, _caller())
         token = self._scope.set(self._with(self._scope.get(), names, plugin, override))
         try:
             yield
         finally:
             self._scope.reset(token)
+
+    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
+        self._load_home()  # the built-in names are taken, whether they were used yet or not
+        self._require_contract(cls)
+        return Plugin(names[0], cls, names[1:], origin)
 
     def _with(
         self, table: Mapping[str, Plugin], names: Tuple[str, ...], plugin: Plugin, override: bool
@@ -263,9 +268,9 @@ class Registry:
 
     def _miss(self, name: str) -> str:
         remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."
-        with contextlib.suppress(ValueError):
-            remedy = f"A number is written without quotes: {float(name):g}. " + remedy
-        return unknown(self.kind, name, self.names(), remedy)
+        if re.fullmatch(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", name):
+            remedy = "A number is written without quotes. " + remedy
+        return unknown(self.kind, name, self.names(), remedy=remedy)
 
     # Resolving
 

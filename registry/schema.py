@@ -85,7 +85,8 @@ def _spelled(kind: str, target: Target) -> Dict[str, List[str]]:
 
 
 def _all_of(spelled: Dict[str, List[str]]) -> List[str]:
-    return sorted(spelling for spellings_of_one in spelled.values() for spelling in spellings_of_one)
+    found = (spelling for spellings_of_one in spelled.values() for spelling in spellings_of_one)
+    return sorted(found, key=lambda spelling: (spelling != spelling.lower(), spelling))  # our own spellings first
 
 
 def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:

@@ -102,11 +102,13 @@ class Mine:
     def __call__(self): return 1.0
     def update(self, grads): return None, True
 try:
-    registry.register("dynamic")(Mine)
+    REGISTER
 except registry.NameTakenError:
     print(type(registry.resolve("dynamic")).__name__)
 """
-    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "DynamicLossScale"
+    for how in ('registry.register("dynamic")(Mine)', 'registry.temporary_registration("dynamic", Mine).__enter__()'):
+        output = subprocess.check_output([sys.executable, "-c", code.replace("REGISTER", how)], text=True)
+        assert output.strip() == "DynamicLossScale"
 
 
 class TestTemporaryRegistration:

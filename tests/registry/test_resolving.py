@@ -89,8 +89,16 @@ def test_an_unknown_name_says_all_there_is_to_say():
 
 def test_a_number_in_quotes_is_recognised():
     """ "128" is not a number, but the message shows what was meant."""
-    with pytest.raises(InvalidSpecError, match="A number is written without quotes: 128"):
+    with pytest.raises(InvalidSpecError, match="A number is written without quotes"):
         resolve("128")
+
+
+@pytest.mark.parametrize("key", ["a;b", "é", 5, None, ("x",)])
+def test_a_parameter_that_is_no_name(key):
+    """Whatever stands there as a key is shown as it is."""
+    with pytest.raises(InvalidSpecError) as caught:
+        resolve({"name": "dynamic", key: 1})
+    assert repr(key) in str(caught.value)
 
 
 def test_parameter_problems_are_all_found():

@@ -1,0 +1,46 @@
+"""Who imports whom."""
+
+import ast
+import os
+
+import pytest
+
+import scalekeeper
+
+HOME = os.path.dirname(scalekeeper.__file__)
+MAY_IMPORT = {
+    "registry": set(),
+    "lossscales": {"registry"},
+    "optimizer": {"registry", "lossscales"},
+    "serialization": {"registry", "lossscales", "optimizer"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization"},
+}
+
+
+def imported_rooms(path, room):
+    """The other rooms that a file imports, anywhere in it."""
+    with open(path, encoding="utf-8") as stream:
+        tree = ast.parse(stream.read())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            if node.level == 2:
+                yield from [node.module.split(".")[0]] if node.module else [alias.name for alias in node.names]
+            assert not (node.module or "").startswith("scalekeeper"), "rooms import each other relatively"
+        elif isinstance(node, ast.Import):
+            assert not any(alias.name.startswith("scalekeeper") for alias in node.names)
+
+
+@pytest.mark.parametrize("room", sorted(MAY_IMPORT))
+def test_a_room_imports_only_what_it_may(room):
+    """The table in docs/architecture.md holds."""
+    folder = os.path.join(HOME, room)
+    for name in os.listdir(folder):
+        if name.endswith(".py"):
+            found = set(imported_rooms(os.path.join(folder, name), room))
+            assert found <= MAY_IMPORT[room], (name, found)
+
+
+def test_every_room_is_in_the_table():
+    """A new room gets a line."""
+    rooms = {name for name in os.listdir(HOME) if os.path.isfile(os.path.join(HOME, name, "__init__.py"))}
+    assert rooms == set(MAY_IMPORT)
