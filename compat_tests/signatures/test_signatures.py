@@ -14,14 +14,6 @@ from scalekeeper.registry.parameters import checked
 TARGET = target()
 # Values of every type, at the limits that fields have. Whichever of them the check accepts, the constructor must take.
 CANDIDATES = [True, False, None, 0, 1, 2, 7, 0.0, 0.5, 1.0, 1.5, -0.5, -1, 1e-30, 1e30, 3e38, [1], [1, 5], ["x"], "x"]
-NEEDED = {
-    "initial_learning_rate": 0.1,
-    "decay_steps": 10,
-    "decay_rate": 0.9,
-    "first_decay_steps": 10,
-    "boundaries": [10],
-    "values": [0.1, 0.01],
-}
 
 
 def recorder():
@@ -33,6 +25,9 @@ def recorder():
     return module
 
 
+RECORD = recorder()
+
+
 def class_of(path):
     found = tf.keras
     for part in path.split("."):
@@ -42,7 +37,7 @@ def class_of(path):
 
 def test_the_table_is_what_is_recorded_here_and_now():
     """Recording again on this TensorFlow gives the table in the package, to the letter."""
-    table, name = recorder().record()
+    table, name = RECORD.record()
     assert name == TARGET.name
     assert table == TARGET.table
 
@@ -53,7 +48,7 @@ def test_the_table_is_what_is_recorded_here_and_now():
 def test_what_the_check_accepts_the_constructor_takes(kind, name):
     """Every argument with every candidate value that passes the check: the real constructor takes it."""
     entry = TARGET.table[kind][name]
-    needed = {argument: NEEDED[argument] for argument in entry["required"]}
+    needed = {argument: RECORD.REQUIRED_VALUES[argument] for argument in entry["required"]}
     tried = 0
     for argument in argument_model(kind, name, TARGET).model_fields:
         for value in CANDIDATES:
@@ -70,7 +65,7 @@ def test_what_the_check_accepts_the_constructor_takes(kind, name):
 def test_a_schedule_works_as_a_learning_rate(name):
     """A document with this schedule gives an optimizer that accepts it."""
     entry = TARGET.table[SCHEDULES][name]
-    rate = dict({argument: NEEDED[argument] for argument in entry["required"]}, schedule=name)
+    rate = dict({argument: RECORD.REQUIRED_VALUES[argument] for argument in entry["required"]}, schedule=name)
     spec = check_optimizer({"name": "sgd", "learning_rate": rate}, TARGET)
     schedule = spec.arguments["learning_rate"]
     built = class_of(spec.class_path)(learning_rate=class_of(schedule.class_path)(**schedule.arguments))
@@ -82,11 +77,10 @@ def test_a_schedule_works_as_a_learning_rate(name):
 
 def test_an_argument_that_the_table_does_not_have_is_refused_or_ignored_for_real():
     """What the check refuses for this target, the constructor refuses, warns of, or does not act upon."""
-    record = recorder()
     for name, entry in TARGET.table[OPTIMIZERS].items():
-        for argument in sorted(set(record.KEYWORD_PROBES) - set(entry["arguments"])):
-            value = record.KEYWORD_PROBES[argument]
+        for argument in sorted(set(RECORD.KEYWORD_PROBES) - set(entry["arguments"])):
+            value = RECORD.KEYWORD_PROBES[argument]
             with pytest.raises(InvalidSpecError):
                 check_optimizer({"name": name, argument: value}, TARGET)
-            made = record.construct(class_of(entry["class"]), {argument: value})
-            assert made is None or record.visible(made, argument) != value, (name, argument)
+            made = RECORD.construct(class_of(entry["class"]), {argument: value})
+            assert made is None or RECORD.visible(made, argument) != value, (name, argument)

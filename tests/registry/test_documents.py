@@ -107,11 +107,11 @@ def test_an_error_in_json_looks_the_same(write):
 def test_everything_wrong_is_found_at_once_in_order(write):
     """One run shows all there is to mend, from top to bottom."""
     with pytest.raises(DocumentError) as caught:
-        write("optimiser: 1\noptimizer: {name: adam, lr: 1}\nloss_scale: null\n")
+        write("loss_scale: null\noptimizer: {name: adam, lr: 1}\noptimiser: 1\n")
     assert [(finding.place, finding.problem.path) for finding in caught.value.findings] == [
-        ((1, 1), ("optimiser",)),
+        ((1, 13), ("loss_scale",)),
         ((2, 25), ("optimizer", "lr")),
-        ((3, 13), ("loss_scale",)),
+        ((3, 1), ("optimiser",)),
     ]
     assert pickle.loads(pickle.dumps(caught.value)).findings == caught.value.findings
 
