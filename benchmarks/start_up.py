@@ -25,6 +25,7 @@ def document() -> str:
     values = [f"      - {0.1 / step:.6f}" for step in range(1, 17)]
     lines = [
         "# How this model is trained.",
+        "",
         "optimizer:",
         "  name: sgd",
         "  momentum: 0.9",
