@@ -1,0 +1,55 @@
+"""Every example in a docstring, in the README and in the docs does what it shows."""
+
+import doctest
+import glob
+import importlib
+import os
+import pkgutil
+
+import pytest
+
+import scalekeeper
+from scalekeeper.registry import loss_scales
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODULES = sorted(
+    module.name
+    for module in pkgutil.walk_packages(scalekeeper.__path__, "scalekeeper.")
+    if not module.name.endswith("__main__")
+)
+PAGES = sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))) + [os.path.join(ROOT, "README.md")]
+WITH_EXAMPLES = {
+    "scalekeeper.lossscales.contract",
+    "scalekeeper.lossscales.dynamic",
+    "scalekeeper.lossscales.fixed",
+    "scalekeeper.lossscales.numpy_state",
+    "scalekeeper.registry.documents",
+    "scalekeeper.registry.plugins",
+    "scalekeeper.registry.targets",
+    "README.md",
+    "documents.md",
+    "policies.md",
+}
+
+
+@pytest.fixture(autouse=True)
+def _in_the_root(monkeypatch):
+    """Examples name files of the checkout, and what they register is gone afterwards."""
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr(loss_scales, "_names", dict(loss_scales._names))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_docstrings(name):
+    """The examples of a module pass, and it has some where it should."""
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+    assert (result.attempted > 0) is (name in WITH_EXAMPLES)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=os.path.basename)
+def test_pages(path):
+    """The examples of a page pass, and it has some where it should."""
+    result = doctest.testfile(path, module_relative=False, encoding="utf-8")
+    assert result.failed == 0
+    assert (result.attempted > 0) is (os.path.basename(path) in WITH_EXAMPLES)
