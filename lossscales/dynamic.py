@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 
 from ..registry.fields import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
 from ..registry.plugins import loss_scales
-from .contract import LossScale, LossScaleParams, Report, State
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
 
 
 @loss_scales.register("dynamic")
@@ -51,6 +52,7 @@ class DynamicLossScale(LossScale):
                 raise broken_rule("initial_loss_scale", message)
             return self
 
+    tensorflow_parameters = ("initial_loss_scale", "increment_period", "multiplier")
     params: Params
 
     def initial_state(self) -> Dict[str, Any]:
