@@ -67,7 +67,8 @@ class DynamicLossScale(LossScale):
         grown = ops.where(ops.isfinite(grown), grown, scale)
         if self.params.maximum is not None:
             grown = ops.minimum(grown, ops.float32(self.params.maximum))
-        shrunk = ops.maximum(scale / multiplier, ops.float32(self.params.minimum))
+        # not scale / multiplier: a graph optimizer makes this product of it, which may differ in the last bit
+        shrunk = ops.maximum(scale * (ops.float32(1) / multiplier), ops.float32(self.params.minimum))
 
         return {
             "current_loss_scale": ops.where(report.finite, ops.where(is_due, grown, scale), shrunk),

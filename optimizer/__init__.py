@@ -4,22 +4,26 @@ from typing import Any
 
 import importlib
 
+from .building import build as build
+
 
 def __getattr__(name: str) -> Any:
     if name != "LossScaleOptimizer":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module("." + _generation(), __name__), name)
+    return importlib.import_module("." + _generation(), __name__).LossScaleOptimizer
 
 
 def _generation() -> str:
     """The file for the installed Keras, asked by what it has."""
-    import tensorflow as tf
+    try:
+        import tensorflow as tf
+    except ImportError as error:
+        raise ImportError(f"LossScaleOptimizer needs TensorFlow, which can't be imported: {error}") from error
 
-    if hasattr(tf.keras, "mixed_precision") and hasattr(
-        getattr(tf.keras.mixed_precision, "experimental", None), "LossScaleOptimizer"
-    ):
-        if hasattr(tf.train.experimental, "DynamicLossScale"):
-            return "keras_experimental"
+    mixed_precision = getattr(tf.keras, "mixed_precision", None)
+    has_loss_scale_objects = hasattr(tf.train.experimental, "DynamicLossScale")
+    if has_loss_scale_objects and not hasattr(mixed_precision, "LossScaleOptimizer"):
+        return "keras_experimental"
     raise NotImplementedError(
         f"LossScaleOptimizer is there for TensorFlow 2.0 to 2.3 so far, and not yet for {tf.__version__}"
     )

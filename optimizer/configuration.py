@@ -11,7 +11,7 @@ from ..registry.plugins import loss_scales
 
 
 def config_of_policy(policy: Any) -> Dict[str, Any]:
-    """``class_name`` and ``config``; a parameter that only we have is left out at its default, so TensorFlow reads it."""
+    """``class_name`` and ``config``, without what only we have and what is at its default: so TensorFlow reads it."""
     config = dict(policy.get_config())
     theirs = getattr(policy, "tensorflow_parameters", ())
     for name, field in policy.Params.model_fields.items() if theirs else ():

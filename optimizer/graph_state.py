@@ -12,7 +12,7 @@ from .tensorflow_ops import OPS
 class GraphState(tf.Module):  # type: ignore[misc]
     """One variable for each piece of state, under its name: a checkpoint finds it there.
 
-    Has the methods of ``lossscales.numpy_state.NumpyState``; made inside a strategy's scope, the variables are mirrored.
+    It has the methods of ``lossscales.numpy_state.NumpyState``. Inside a strategy's scope the variables are mirrored.
     """
 
     def __init__(self, loss_scale: LossScale, state: State) -> None:

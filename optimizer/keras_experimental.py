@@ -25,10 +25,10 @@ _as_written = tf.autograph.experimental.do_not_convert
 class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
-    ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number,
-    a mapping, a registered name, a policy's class or object, or a ``LossScale`` object of TensorFlow's own.
-    ``skipped_steps`` says what a skipped step does to ``iterations``: ``"advance"``, ``"hold"``, or ``"native"``, as the
-    installed TensorFlow's own class does.
+    ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
+    number, a mapping, a registered name, a policy's class or object, or a ``LossScale`` object of TensorFlow's own.
+    ``skipped_steps`` says what a skipped step does to ``iterations``: ``"advance"``, ``"hold"``, or ``"native"``, as
+    TensorFlow's own class does on the installed version.
     """
 
     def __init__(self, optimizer: Any, loss_scale: Any, skipped_steps: str = core.NATIVE) -> None:
@@ -122,8 +122,8 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return {"name": name}  # nothing to aggregate
         raise ValueError(
-            f"{type(self._optimizer).__name__} of TensorFlow {tf.__version__} can't apply gradients without aggregating "
-            "them: leave out experimental_aggregate_gradients=False, or use TensorFlow 2.2 or newer"
+            f"{type(self._optimizer).__name__} of TensorFlow {tf.__version__} can't apply gradients without "
+            "aggregating them: leave out experimental_aggregate_gradients=False, or use TensorFlow 2.2 or newer"
         )
 
     def _skip(self) -> Any:
