@@ -17,9 +17,8 @@ def build(document: "Union[str, os.PathLike[str], Mapping[str, Any]]", *, allow:
     The document, a YAML or JSON file or a mapping, is checked first, before TensorFlow is imported.
     """
     checked = load_document(document, allow=allow)
-    from . import LossScaleOptimizer
-
-    return LossScaleOptimizer(_made(checked.optimizer), checked.loss_scale, checked.skipped_steps)
+    wrapper: Any = importlib.import_module(__package__).LossScaleOptimizer
+    return wrapper(_made(checked.optimizer), checked.loss_scale, checked.skipped_steps)
 
 
 def _made(spec: OptimizerSpec) -> Any:

@@ -23,7 +23,9 @@ def config_of_policy(policy: Any) -> Dict[str, Any]:
 def policy_of_config(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
     """A policy from ``class_name`` and ``config``: a registered class, or one of the caller's."""
     class_name = config["class_name"]
-    classes = {row.plugin.cls.__name__: row.plugin.cls for row in loss_scales.listing() if row.plugin is not None}
+    classes: Dict[str, Any] = {
+        row.plugin.cls.__name__: row.plugin.cls for row in loss_scales.listing() if row.plugin is not None
+    }
     classes.update(custom_objects)
     if class_name not in classes:
         message = unknown(

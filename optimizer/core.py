@@ -1,6 +1,6 @@
 """What every generation of Keras shares: scale the loss, unscale the gradients, decide, and gate the step."""
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Sequence, TypeVar, cast
 
 import tensorflow as tf
 
@@ -10,6 +10,13 @@ from . import gradients
 from .graph_state import GraphState
 
 NATIVE, ADVANCE, HOLD = "native", "advance", "hold"
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def as_written(function: Function) -> Function:
+    """Keep AutoGraph from rewriting a function, and all that it calls, inside a user's traced step."""
+    return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
 def hold_in_graph(policy: Any) -> Any:

@@ -15,11 +15,8 @@ from ..registry.plugins import loss_scales
 from . import core, gradients
 from .configuration import config_of_policy, plain, policy_of_config
 
-_Upstream = tf.keras.mixed_precision.experimental.LossScaleOptimizer
+_Upstream: Any = tf.keras.mixed_precision.experimental.LossScaleOptimizer
 _CLIPPING = ("clipnorm", "clipvalue")
-
-# nothing in here needs AutoGraph, which would rewrite every function that a traced step calls
-_as_written = tf.autograph.experimental.do_not_convert
 
 
 class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
@@ -56,33 +53,33 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
 
     # Scaling
 
-    @_as_written
+    @core.as_written
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss, or what a callable returns, times the current scale."""
         if callable(loss):
             return lambda: gradients.scaled(loss(), self._loss_scale())
         return gradients.scaled(loss, self._loss_scale())
 
-    @_as_written
+    @core.as_written
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
         """The gradients divided by the current scale; None stays None."""
         return gradients.unscaled(grads, self._loss_scale())
 
-    @_as_written
+    @core.as_written
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """The unscaled gradients of a loss in a graph."""
         with _without_clipping(self._optimizer):
             grads = self._optimizer.get_gradients(self.get_scaled_loss(loss), params)
         return self._clipped(self.get_unscaled_gradients(grads))
 
-    @_as_written
+    @core.as_written
     def _compute_gradients(self, loss: Any, var_list: Any, grad_loss: Any = None) -> List[Tuple[Any, Any]]:
         with _without_clipping(self._optimizer):
             pairs = self._optimizer._compute_gradients(self.get_scaled_loss(loss), var_list, grad_loss)
         grads = self._clipped(self.get_unscaled_gradients([grad for grad, _ in pairs]))
         return list(zip(grads, [variable for _, variable in pairs]))
 
-    @_as_written
+    @core.as_written
     def _clip_gradients(self, grads: Sequence[Any]) -> List[Any]:
         return self._clipped(grads)
 
@@ -97,7 +94,7 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
 
     # Applying
 
-    @_as_written
+    @core.as_written
     def apply_gradients(
         self, grads_and_vars: Any, name: Optional[str] = None, experimental_aggregate_gradients: bool = True
     ) -> Any:
@@ -137,7 +134,7 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
             self._optimizer._create_hypers()
             self._optimizer._create_slots(var_list)
 
-    @_as_written
+    @core.as_written
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return self._optimizer._aggregate_gradients(grads_and_vars)
 
