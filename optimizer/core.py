@@ -6,10 +6,11 @@ import tensorflow as tf
 
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
+from ..registry.documents import SKIPPED_STEPS
 from . import gradients
 from .graph_state import GraphState
 
-NATIVE, ADVANCE, HOLD = "native", "advance", "hold"
+NATIVE, ADVANCE, HOLD = SKIPPED_STEPS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -20,11 +21,17 @@ def as_written(function: Function) -> Function:
 
 
 def hold_in_graph(policy: Any) -> Any:
-    """Move a policy's state into variables; one that holds its own, such as TensorFlow's LossScale, stays as it is."""
-    if not has_pure_step(policy):
-        return policy
-    memory = policy._remembered()
-    return memory if isinstance(memory, GraphState) else policy.move_state(GraphState)
+    """Move a policy's state into variables, and return what a checkpoint has to track."""
+    if has_pure_step(policy):
+        memory = policy._remembered()
+        return memory if isinstance(memory, GraphState) else policy.move_state(GraphState)
+    if hasattr(policy, "_track_trackable"):
+        return policy  # TensorFlow's own LossScale, or a class derived from it
+    holder = tf.Module(name="loss_scale")
+    for name, value in vars(policy).items():
+        if isinstance(value, tf.Variable):
+            setattr(holder, name, value)
+    return holder
 
 
 def has_pure_step(policy: Any) -> bool:

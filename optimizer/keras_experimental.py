@@ -31,8 +31,8 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
     def __init__(self, optimizer: Any, loss_scale: Any, skipped_steps: str = core.NATIVE) -> None:
         if isinstance(optimizer, _Upstream):
             raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
-        if skipped_steps not in (core.NATIVE, core.ADVANCE, core.HOLD):
-            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: 'native', 'advance', 'hold'")
+        if skipped_steps not in core.SKIPPED_STEPS:
+            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(core.SKIPPED_STEPS)}")
         core.require_supported_strategy()
         policy = loss_scales.resolve(loss_scale)
         with _without_clipping(optimizer):
