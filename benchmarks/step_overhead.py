@@ -11,6 +11,7 @@ from typing import Any, Callable, Dict, List
 import argparse
 import json
 import platform
+import random
 import statistics
 import time
 
@@ -54,8 +55,11 @@ def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, rounds: int)
         "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
     }
     seconds: Dict[str, List[float]] = {name: [] for name in steps}
+    names = list(steps)
     for turn in range(rounds + 5):
-        for name, step in steps.items():
+        random.shuffle(names)  # none of them always comes after the same other one
+        for name in names:
+            step = steps[name]
             began = time.perf_counter()
             step().numpy()
             if turn >= 5:

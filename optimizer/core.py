@@ -1,6 +1,6 @@
 """What every generation of Keras shares: scale the loss, unscale the gradients, decide, and gate the step."""
 
-from typing import Any, Callable, List, Sequence, TypeVar, cast
+from typing import Any, Callable, Dict, List, Sequence, TypeVar, cast
 
 import tensorflow as tf
 
@@ -49,29 +49,40 @@ def require_supported_strategy() -> None:
     if tf.distribute.has_strategy() and not isinstance(strategy, supported):
         raise ValueError(
             f"loss scaling does not work under {type(strategy).__name__}: "
-            f"use {', '.join(each.__name__ for each in supported)}, or no strategy"
+            "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
         )
 
 
-def gated_step(policy: Any, grads: Sequence[Any], apply: Callable[[List[Any]], Any], skip: Callable[[], Any]) -> Any:
+def gated_step(
+    policy: Any,
+    grads: Sequence[Any],
+    variables: Sequence[Any],
+    apply: Callable[[List[Any]], Any],
+    skip: Callable[[], Any],
+) -> Any:
     """Update the loss scale by these gradients, and apply them if the policy says so.
 
     Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
-    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once.
+    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
+    touch.
     """
     report = gradients.measure(grads, policy.needs) if has_pure_step(policy) else {}
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
-        return _gate(update_op, should_apply, lambda: apply(list(grads)), skip)
+        # one operation can't hold variables of several devices
+        cond = gradients.unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
+        return _gate(cond, update_op, should_apply, lambda: apply(list(grads)), skip)
 
     context = tf.distribute.get_replica_context()
-    shares = {name: _share_of_replica(context, value) for name, value in report.items()}
+    names = list(report)
+    # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
+    shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
 
     def across_replicas(strategy: Any, grads: Any, shares: Any) -> Any:
-        agreed = {name: _agreed(strategy, name, share) for name, share in shares.items()}
-        update_op, should_apply = _decide(policy, grads, Report(**agreed))
+        update_op, should_apply = _decide(policy, grads, Report(**_agreed(strategy, names, shares)))
         in_each_replica = strategy.extended.call_for_each_replica
-        return _gate(update_op, should_apply, lambda: in_each_replica(_listed(apply), args=tuple(grads)), skip)
+        run = _listed(apply)
+        return _gate(tf.cond, update_op, should_apply, lambda: in_each_replica(run, args=tuple(grads)), skip)
 
     return context.merge_call(across_replicas, args=(tuple(grads), shares))
 
@@ -85,26 +96,40 @@ def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:
     return policy._remembered().step(report) if has_pure_step(policy) else policy.update(list(grads))
 
 
-def _share_of_replica(context: Any, value: Any) -> Any:
+def _share_of_replica(context: Any, name: str, value: Any) -> Any:
     """A vector with this replica's value in its own place: the sum over all replicas holds the values of all."""
+    known = tf.cast(tf.logical_not(value) if name == "finite" else value, tf.float32)
     places = tf.range(context.num_replicas_in_sync)
-    return tf.where(tf.equal(places, context.replica_id_in_sync_group), tf.cast(value, tf.float32), 0.0)
+    return tf.where(tf.equal(places, _place_of_replica(context)), known, 0.0)
 
 
-def _agreed(strategy: Any, name: str, share: Any) -> Any:
+def _place_of_replica(context: Any) -> Any:
+    """The replica's number among all: up to 2.3, the context counts from 0 on each of several workers."""
+    extended = context.strategy.extended
+    workers = getattr(extended, "_num_workers", 1)
+    first = extended._task_id * (context.num_replicas_in_sync // workers) if workers > 1 else 0
+    return first + context.replica_id_in_sync_group
+
+
+def _agreed(strategy: Any, names: Sequence[str], shares: Any) -> Dict[str, Any]:
     """What all replicas know together. Summing is the one reduction that every strategy has."""
-    values = strategy.reduce(tf.distribute.ReduceOp.SUM, share, axis=None)
-    if name == "finite":
-        return tf.reduce_all(values > 0.5)
-    return tf.reduce_max(values) if name == "largest_magnitude" else tf.reduce_mean(values)
+    if not names:
+        return {}
+    rows = tf.unstack(strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None), num=len(names))
+    together = {
+        "finite": lambda row: tf.reduce_sum(row) < 0.5,  # no replica says that its gradients are not
+        "largest_magnitude": tf.reduce_max,
+        "zero_share": tf.reduce_mean,
+    }
+    return {name: together[name](row) for name, row in zip(names, rows)}
 
 
-def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
+def _gate(cond: Any, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
     """Apply or skip; in a graph, the op that does all of it."""
     if should_apply is True:
         applied = _operations(apply())
     else:
-        applied = [gradients.unlowered_cond(should_apply, _as_branch(apply), _as_branch(skip))]
+        applied = [cond(should_apply, _as_branch(apply), _as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
 
 

@@ -1,13 +1,17 @@
 """What is done with gradients: they are unscaled, and they are looked at, once each."""
 
-from typing import Any, Callable, Dict, FrozenSet, List, Optional, Sequence
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence
 
 import collections
 
 import tensorflow as tf
 
-# Below this many elements, adding gradients of one shape first and summing the result is cheaper than one sum for each.
+from .tensorflow_ops import is_finite
+
+# Starting an operation costs more than what it does to an array of this many elements; with as many arrays as this, it
+# pays to handle them together.
 _SMALL = 4096
+_FEW = 4
 
 
 def scaled(loss: Any, scale: Any) -> Any:
@@ -21,22 +25,42 @@ def scaled(loss: Any, scale: Any) -> Any:
 def unscaled(grads: Sequence[Any], scale: Any) -> List[Any]:
     """The gradients divided by the scale: sparse ones stay sparse, None stays None."""
     reciprocal = 1.0 / scale
-    by_type: Dict[Any, Any] = {}
+    found: List[Any] = [
+        tf.IndexedSlices(_times(grad.values, reciprocal), grad.indices, grad.dense_shape)
+        if isinstance(grad, tf.IndexedSlices)
+        else grad
+        for grad in grads
+    ]
+    dense = {
+        place: tf.convert_to_tensor(grad)
+        for place, grad in enumerate(grads)
+        if grad is not None and not isinstance(grad, tf.IndexedSlices)
+    }
+    for places in _alike(dense):
+        if len(places) < _FEW:
+            for place in places:
+                found[place] = _times(dense[place], reciprocal)
+        else:  # three operations for all of them instead of one for each
+            together = _times(tf.stack([dense[place] for place in places]), reciprocal)
+            for place, grad in zip(places, tf.unstack(together, num=len(places))):
+                found[place] = grad
+    return found
 
-    def divide(values: Any) -> Any:
-        if values.dtype in (tf.float16, tf.bfloat16):  # where the reciprocal itself could underflow
-            return tf.cast(tf.cast(values, tf.float32) * reciprocal, values.dtype)
-        if values.dtype not in by_type:
-            by_type[values.dtype] = tf.cast(reciprocal, values.dtype)
-        return values * by_type[values.dtype]
 
-    return [None if grad is None else _with_values(grad, divide) for grad in grads]
+def _times(values: Any, factor: Any) -> Any:
+    if values.dtype in (tf.float16, tf.bfloat16):  # where the factor itself could underflow
+        return tf.cast(tf.cast(values, tf.float32) * factor, values.dtype)
+    return values * tf.cast(factor, values.dtype)
 
 
-def _with_values(grad: Any, change: Callable[[Any], Any]) -> Any:
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(change(grad.values), grad.indices, grad.dense_shape)
-    return change(tf.convert_to_tensor(grad))
+def _alike(arrays: Mapping[int, Any]) -> List[List[int]]:
+    """The places of small arrays of one shape and type together; every other one alone."""
+    groups: Dict[Any, List[int]] = collections.OrderedDict()
+    for place, array in arrays.items():
+        size = array.shape.num_elements() if array.shape.is_fully_defined() else None
+        is_small = size is not None and size <= _SMALL
+        groups.setdefault((array.dtype, tuple(array.shape)) if is_small else place, []).append(place)
+    return list(groups.values())
 
 
 def all_finite(grads: Sequence[Any]) -> Any:
@@ -48,11 +72,16 @@ def all_finite(grads: Sequence[Any]) -> Any:
     arrays = [array for array in map(_checkable, grads) if array is not None]
     if not arrays:
         return tf.constant(True)
-    total = tf.add_n([tf.cast(tf.reduce_sum(array), tf.float32) for array in _grouped(arrays)])
+    sums = [
+        # what is not finite stays so in a sum, so arrays of one shape can be added up before
+        tf.reduce_sum(arrays[places[0]] if len(places) == 1 else tf.add_n([arrays[place] for place in places]))
+        for places in _alike(dict(enumerate(arrays)))
+    ]
+    total = tf.add_n([tf.cast(each, tf.float32) for each in sums])
     return unlowered_cond(
-        tf.math.is_finite(total),
+        is_finite(total),
         lambda: tf.constant(True),
-        lambda: tf.reduce_all(tf.stack([tf.reduce_all(tf.math.is_finite(array)) for array in arrays])),
+        lambda: tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in arrays])),
     )
 
 
@@ -70,19 +99,6 @@ def _checkable(grad: Any) -> Optional[Any]:
     if not values.dtype.is_floating:
         return None
     return tf.cast(values, tf.float32) if values.dtype.size < 4 else values
-
-
-def _grouped(arrays: List[Any]) -> List[Any]:
-    """Small arrays of one shape and type are added up; what is not finite stays so in the sum."""
-    small: Dict[Any, List[Any]] = collections.defaultdict(list)
-    found = []
-    for array in arrays:
-        size = array.shape.num_elements() if array.shape.is_fully_defined() else None
-        if size is not None and size <= _SMALL:
-            small[array.dtype, tuple(array.shape)].append(array)
-        else:
-            found.append(array)
-    return found + [group[0] if len(group) == 1 else tf.add_n(group) for group in small.values()]
 
 
 def measure(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:

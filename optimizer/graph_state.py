@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, Mapping, Tuple
 
+import sys
+
 import tensorflow as tf
 
 from ..lossscales.contract import LossScale
@@ -20,7 +22,9 @@ class GraphState(tf.Module):  # type: ignore[misc]
         self._loss_scale = loss_scale
         self._names = tuple(state)
         for name, value in state.items():
-            setattr(self, name, tf.Variable(value, name=name, dtype=value.dtype, trainable=False))
+            variable = tf.Variable(value, name=name, dtype=value.dtype, trainable=False)
+            _let_keras_initialize(variable)
+            setattr(self, name, variable)
 
     @property
     def state_variables(self) -> Dict[str, Any]:
@@ -54,3 +58,10 @@ class GraphState(tf.Module):  # type: ignore[misc]
         from .gradients import measure
 
         return self.step(Report(**measure(grads, self._loss_scale.needs)))
+
+
+def _let_keras_initialize(variable: Any) -> None:
+    """In TF1's graph mode Keras's session initializes the variables that its backend was told of, and no others."""
+    backend = sys.modules[tf.keras.backend.get_value.__module__]  # the public module does not have track_variable
+    if hasattr(backend, "track_variable"):
+        backend.track_variable(variable)

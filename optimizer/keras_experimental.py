@@ -96,20 +96,31 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
 
     @core.as_written
     def apply_gradients(
-        self, grads_and_vars: Any, name: Optional[str] = None, experimental_aggregate_gradients: bool = True
+        self,
+        grads_and_vars: Any,
+        name: Optional[str] = None,
+        experimental_aggregate_gradients: bool = True,
+        skip_gradients_aggregation: bool = False,
     ) -> Any:
-        """Apply unscaled gradients if the policy says so, and update the loss scale."""
+        """Apply unscaled gradients if the policy says so, and update the loss scale.
+
+        ``skip_gradients_aggregation=True`` is how later versions say ``experimental_aggregate_gradients=False``.
+        """
         if tf.distribute.in_cross_replica_context():
             raise ValueError("apply_gradients must be called in a replica context: inside strategy.run, not around it")
         core.require_supported_strategy()
         grads, variables = _separated(grads_and_vars)
-        options = self._apply_options(name, experimental_aggregate_gradients)
+        options = self._apply_options(name, experimental_aggregate_gradients and not skip_gradients_aggregation)
         self._create_all_weights(variables)
 
         def apply(grads: List[Any]) -> Any:
             return self._optimizer.apply_gradients(list(zip(grads, variables)), **options)
 
-        return core.gated_step(self._loss_scale, grads, apply, self._skip)
+        touched = [*variables, *self._optimizer.weights, *self._hyper_variables()]
+        return core.gated_step(self._loss_scale, grads, touched, apply, self._skip)
+
+    def _hyper_variables(self) -> List[Any]:
+        return [value for value in self._optimizer._hyper.values() if isinstance(value, tf.Variable)]
 
     def _apply_options(self, name: Optional[str], aggregate: bool) -> Dict[str, Any]:
         if aggregate:
@@ -124,7 +135,7 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
         )
 
     def _skip(self) -> Any:
-        advances = self._skipped_steps == core.ADVANCE or (self._skipped_steps == core.NATIVE and _UPSTREAM_ADVANCES)
+        advances = self._skipped_steps == core.ADVANCE or (self._skipped_steps == core.NATIVE and _UPSTREAM_IS_INNER)
         return self._optimizer.iterations.assign_add(1) if advances else None
 
     def _create_all_weights(self, var_list: Sequence[Any]) -> None:
@@ -151,6 +162,13 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
         """Add a slot variable to the inner optimizer."""
         return self._optimizer.add_slot(var, slot_name, initializer)
+
+    @property
+    def _create_or_restore_slot_variable(self) -> Any:
+        """Up to 2.2 the inner optimizer is in the object graph itself: a checkpoint must find its slots once only."""
+        if not _UPSTREAM_IS_INNER:
+            raise AttributeError("the slots are the inner optimizer's")
+        return super()._create_or_restore_slot_variable
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
         """Add a variable to the inner optimizer."""
@@ -207,9 +225,5 @@ def _without_clipping(optimizer: Any) -> Iterator[None]:
             vars(optimizer).update(hidden)
 
 
-def _upstream_advances() -> bool:
-    """Whether TensorFlow's own class counts a skipped step: it does since it restores the inner slots itself (2.3)."""
-    return "_restore_slot_variable" in vars(_Upstream)
-
-
-_UPSTREAM_ADVANCES = _upstream_advances()
+# Since 2.3, TensorFlow's own class takes the inner optimizer's place in the object graph, and counts skipped steps.
+_UPSTREAM_IS_INNER = "_restore_slot_variable" in vars(_Upstream)

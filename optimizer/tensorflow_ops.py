@@ -4,13 +4,23 @@ from typing import Any
 
 import tensorflow as tf
 
+# type → the integers of the same width, and the bits of the exponent: all of them set in what is not finite
+_EXPONENT = {tf.float32: (tf.int32, 0x7F800000), tf.float64: (tf.int64, 0x7FF0000000000000)}
+
+
+def is_finite(values: Any) -> Any:
+    """``tf.math.is_finite`` by the bits: XLA's fast arithmetic on a CPU (up to 2.2) holds that no number is NaN."""
+    integers, exponent = _EXPONENT[values.dtype]
+    mask = tf.constant(exponent, integers)
+    return tf.not_equal(tf.bitwise.bitwise_and(tf.bitcast(values, integers), mask), mask)
+
 
 class TensorFlowOps:
-    """Every one of them is a single TensorFlow operation that runs on the device."""
+    """Each is one TensorFlow operation, or a few, that run on the device."""
 
     minimum = staticmethod(tf.minimum)
     maximum = staticmethod(tf.maximum)
-    isfinite = staticmethod(tf.math.is_finite)
+    isfinite = staticmethod(is_finite)
     logical_and = staticmethod(tf.logical_and)
     logical_or = staticmethod(tf.logical_or)
     logical_not = staticmethod(tf.logical_not)

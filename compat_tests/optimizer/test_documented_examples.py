@@ -137,11 +137,14 @@ def test_add_slot_and_add_weight():
     assert (extra.numpy(), "extra" in extra.name) == (1.0, True)
 
 
-def test_aggregated_gradients():
-    """experimental_aggregate_gradients=False after an own all_reduce, without a strategy: the same step."""
+@pytest.mark.parametrize(
+    "spelling", [{"experimental_aggregate_gradients": False}, {"skip_gradients_aggregation": True}]
+)
+def test_aggregated_gradients(spelling):
+    """After an own all_reduce, without a strategy, in either spelling: the same step."""
     optimizer, variable = wrapped(), tf.Variable(1.0)
     grads = tf.distribute.get_replica_context().all_reduce("sum", [tf.constant(2.0)])
-    optimizer.apply_gradients(zip(grads, [variable]), experimental_aggregate_gradients=False)
+    optimizer.apply_gradients(zip(grads, [variable]), **spelling)
     assert variable.numpy() == 0.5
 
 

@@ -107,6 +107,25 @@ def test_its_state_is_in_a_checkpoint(cls, tmp_path):
         assert again.loss_scale.state() == {"current_loss_scale": 4.0, "overflows": 2}
 
 
+@pytest.mark.parametrize("make_inner", [lambda: tf.keras.optimizers.SGD(0.5, momentum=0.5), tf.keras.optimizers.Adam])
+def test_slots_are_in_a_checkpoint_once(make_inner, tmp_path):
+    """A checkpoint of an optimizer with slots can be written, and brings iterations, slots and scale back."""
+
+    def make():
+        return LossScaleOptimizer(make_inner(), "dynamic"), tf.Variable([1.0, 2.0])
+
+    optimizer, variable = make()
+    for gradient in ([1.0, 3.0], [np.nan, 0.0], [2.0, 1.0]):
+        optimizer.apply_gradients([(tf.constant(gradient), variable)])
+    path = tf.train.Checkpoint(optimizer=optimizer, variable=variable).save(str(tmp_path / "checkpoint"))
+    again, other = make()
+    again.apply_gradients([(tf.constant([0.0, 0.0]), other)])
+    tf.train.Checkpoint(optimizer=again, variable=other).restore(path)
+    assert again.loss_scale.state() == optimizer.loss_scale.state() == {"current_loss_scale": 16384.0, "good_steps": 1}
+    for expected, actual in zip(optimizer.get_weights(), again.get_weights()):
+        np.testing.assert_array_equal(expected, actual)
+
+
 @pytest.mark.parametrize("cls", CLASSES)
 def test_its_configuration_comes_back(cls):
     """With custom_objects, as in TensorFlow."""
