@@ -11,6 +11,7 @@ import inspect
 
 import tensorflow as tf
 
+from ..registry.documents import SKIPPED_STEPS
 from ..registry.plugins import loss_scales
 from . import core, gradients
 from .configuration import config_of_policy, plain, policy_of_config
@@ -31,8 +32,8 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
     def __init__(self, optimizer: Any, loss_scale: Any, skipped_steps: str = core.NATIVE) -> None:
         if isinstance(optimizer, _Upstream):
             raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
-        if skipped_steps not in core.SKIPPED_STEPS:
-            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(core.SKIPPED_STEPS)}")
+        if skipped_steps not in SKIPPED_STEPS:
+            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(SKIPPED_STEPS)}")
         core.require_supported_strategy()
         policy = loss_scales.resolve(loss_scale)
         with _without_clipping(optimizer):
