@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from .lossscales import LossScale as LossScale
     from .lossscales import LossScaleParams as LossScaleParams
     from .lossscales import Report as Report
+    from .optimizer import LossScaleOptimizer as LossScaleOptimizer
+    from .optimizer import build as build
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
     from .registry import PluginLoadError as PluginLoadError
     from .registry import ScalekeeperError as ScalekeeperError
     from .registry import UnknownTargetError as UnknownTargetError
-    from .registry import build as build
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
+    "optimizer": ("LossScaleOptimizer", "build"),
     "registry": (
         "Document",
         "DocumentError",
@@ -38,7 +40,6 @@ _ROOMS = {
         "PluginLoadError",
         "ScalekeeperError",
         "UnknownTargetError",
-        "build",
         "document_schema",
         "load_document",
         "register",

@@ -1,6 +1,6 @@
 """What a loss-scale policy is: parameters, a state, and a pure step."""
 
-from typing import Any, ClassVar, Dict, FrozenSet, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar
 
 import inspect
 import numbers
@@ -10,21 +10,14 @@ import numpy as np
 from ..registry.errors import InvalidSpecError, Problem, shown, unknown
 from ..registry.fields import StrictModel
 from ..registry.parameters import checked
+from .numpy_state import NumpyState
+from .report import Report, State
 
-State = Mapping[str, Any]
 Self = TypeVar("Self", bound="LossScale")
 
 
 class LossScaleParams(StrictModel):
     """Base of every policy's ``Params``: frozen, strict, no unknown names."""
-
-
-class Report(NamedTuple):
-    """What the optimizer knows of one step's gradients. What the policy's ``needs`` do not name is None."""
-
-    finite: Any = None
-    largest_magnitude: Any = None
-    zero_share: Any = None
 
 
 class LossScale:
@@ -58,6 +51,7 @@ class LossScale:
     """
 
     Params: ClassVar[Type[LossScaleParams]] = LossScaleParams
+    tensorflow_parameters: ClassVar[Tuple[str, ...]] = ()  # those that TensorFlow's class of the same name has
     params: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -139,7 +133,7 @@ class LossScale:
 
     def state(self) -> Dict[str, Any]:
         """The current state as plain numbers."""
-        return {name: value.item() for name, value in self._remembered().read().items()}
+        return dict(self._remembered().plain())
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``state`` gave. A state that does not fit is refused whole."""
@@ -157,11 +151,17 @@ class LossScale:
             raise InvalidSpecError(problems)
         self._remembered().write(values)
 
+    def move_state(self, make_memory: Callable[["LossScale", State], Any]) -> Any:
+        """Hold the state elsewhere from now on, such as in TensorFlow's variables, and go on from where it is.
+
+        ``make_memory(policy, state)`` gives an object with the methods of ``NumpyState``.
+        """
+        self._memory = make_memory(self, self._remembered().read())
+        return self._memory
+
     def _remembered(self) -> Any:
         if self._memory is None:
-            from .numpy_state import NumpyState
-
-            self._memory = NumpyState(self)
+            self._memory = NumpyState(self, self.initial_state())
         return self._memory
 
     def __repr__(self) -> str:

@@ -7,7 +7,8 @@ from pydantic import Field, model_validator
 
 from ..registry.fields import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
 from ..registry.plugins import loss_scales
-from .contract import LossScale, LossScaleParams, Report, State
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
 
 
 @loss_scales.register("dynamic")
@@ -51,6 +52,7 @@ class DynamicLossScale(LossScale):
                 raise broken_rule("initial_loss_scale", message)
             return self
 
+    tensorflow_parameters = ("initial_loss_scale", "increment_period", "multiplier")
     params: Params
 
     def initial_state(self) -> Dict[str, Any]:
@@ -65,7 +67,8 @@ class DynamicLossScale(LossScale):
         grown = ops.where(ops.isfinite(grown), grown, scale)
         if self.params.maximum is not None:
             grown = ops.minimum(grown, ops.float32(self.params.maximum))
-        shrunk = ops.maximum(scale / multiplier, ops.float32(self.params.minimum))
+        # not scale / multiplier: a graph optimizer makes this product of it, which may differ in the last bit
+        shrunk = ops.maximum(scale * (ops.float32(1) / multiplier), ops.float32(self.params.minimum))
 
         return {
             "current_loss_scale": ops.where(report.finite, ops.where(is_due, grown, scale), shrunk),

@@ -6,7 +6,8 @@ from pydantic import Field
 
 from ..registry.fields import AtLeastOne
 from ..registry.plugins import loss_scales
-from .contract import LossScale, LossScaleParams, Report, State
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
 
 
 @loss_scales.register("fixed", aliases=("static",))
@@ -26,6 +27,7 @@ class FixedLossScale(LossScale):
         loss_scale_value: AtLeastOne = Field(description="What the loss is multiplied by.")
         skip_nonfinite: bool = Field(False, description="Skip a step whose gradients are not all finite.")
 
+    tensorflow_parameters = ("loss_scale_value",)
     params: Params
 
     def scale(self, state: State, ops: Any) -> Any:

@@ -1,10 +1,13 @@
 """A policy at work in NumPy, with no TensorFlow: its state, its step, and the operations of that step."""
 
-from typing import Any, Dict, FrozenSet, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Mapping, Tuple
 
 import numpy as np
 
-from .contract import LossScale, Report, State
+from .report import Report, State
+
+if TYPE_CHECKING:
+    from .contract import LossScale
 
 
 class NumpyOps:
@@ -27,7 +30,7 @@ class NumpyOps:
 OPS = NumpyOps()
 
 
-def advance(loss_scale: LossScale, state: State, report: Report) -> Tuple[State, Any]:
+def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[State, Any]:
     """One step, as a function: the next state, and whether the step is applied.
 
     >>> import numpy as np
@@ -66,12 +69,15 @@ def measure(grads: Any, needs: FrozenSet[str]) -> Report:
 class NumpyState:
     """Remembers a policy's state between steps."""
 
-    def __init__(self, loss_scale: LossScale) -> None:
+    def __init__(self, loss_scale: "LossScale", state: State) -> None:
         self._loss_scale = loss_scale
-        self._state: State = loss_scale.initial_state()
+        self._state = state
 
     def read(self) -> State:
         return self._state
+
+    def plain(self) -> Dict[str, Any]:
+        return {name: value.item() for name, value in self._state.items()}
 
     def write(self, state: State) -> None:
         self._state = state

@@ -2,7 +2,6 @@
 
 from .documents import Document as Document
 from .documents import DocumentError as DocumentError
-from .documents import build as build
 from .documents import load_document as load_document
 from .errors import InvalidSpecError as InvalidSpecError
 from .errors import NameTakenError as NameTakenError

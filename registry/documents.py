@@ -13,8 +13,9 @@ from .source import Place, Source
 from .targets import Target
 from .targets import target as target_named
 
-KEYS = ("$schema", "loss_scale", "optimizer")
+KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps")
 DEFAULT_LOSS_SCALE = "dynamic"
+SKIPPED_STEPS = ("native", "advance", "hold")
 
 
 class Document(NamedTuple):
@@ -22,6 +23,7 @@ class Document(NamedTuple):
 
     optimizer: OptimizerSpec
     loss_scale: Any
+    skipped_steps: str
     target: Target
 
 
@@ -51,9 +53,12 @@ class DocumentError(ScalekeeperError, ValueError):
 
 
 def load_document(
-    path: "Union[str, os.PathLike[str]]", *, target: Optional[str] = None, allow: Iterable[str] = ()
+    document: "Union[str, os.PathLike[str], Mapping[str, Any]]",
+    *,
+    target: Optional[str] = None,
+    allow: Iterable[str] = (),
 ) -> Document:
-    """Read and check a YAML or JSON file; nothing in it is run, and TensorFlow is not needed.
+    """Read and check a YAML or JSON file, or a mapping; nothing in it is run, and TensorFlow is not needed.
 
     ``target`` is the TensorFlow it is meant for (see :func:`target`); ``allow`` lists import paths that it may use.
 
@@ -61,9 +66,13 @@ def load_document(
     >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3")
     >>> document.optimizer.name, document.loss_scale.params.increment_period
     ('adam', 500)
+    >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
+    FixedLossScale(loss_scale_value=128.0, skip_nonfinite=False)
     """
     chosen, allowed = target_named(target), AllowList(allow)
-    return check_text(source_at(os.fspath(path)), chosen, allowed)
+    if isinstance(document, Mapping):
+        return check_document(document, chosen, allowed)
+    return check_text(source_at(os.fspath(document)), chosen, allowed)
 
 
 def check_text(source: Source, target: Target, allow: AllowList) -> Document:
@@ -99,6 +108,10 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     ]
     if not isinstance(data.get("$schema", ""), str):
         problems.append(Problem(("$schema",), "{} must be a string".format(shown(data["$schema"])), "type"))
+    skipped_steps = data.get("skipped_steps", SKIPPED_STEPS[0])
+    if skipped_steps not in SKIPPED_STEPS:
+        message = f"{shown(skipped_steps)} is not possible; valid: {', '.join(SKIPPED_STEPS)}"
+        problems.append(Problem(("skipped_steps",), message, "unknown_name"))
     parts: Dict[str, Any] = {}
     if "optimizer" not in data:
         problems.append(Problem((), "the key 'optimizer' is missing", "missing"))
@@ -108,7 +121,7 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     _check_part("loss_scale", lambda: loss_scales.resolve(scale, allow=allow.patterns), parts, problems)
     if problems:
         raise InvalidSpecError(problems)
-    return Document(parts["optimizer"], parts["loss_scale"], target)
+    return Document(parts["optimizer"], parts["loss_scale"], skipped_steps, target)
 
 
 def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Problem]) -> None:
@@ -118,25 +131,6 @@ def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Prob
         problems += [problem.under(key) for problem in error.problems]
     except ScalekeeperError as error:
         problems.append(Problem((key, "name"), str(error), "plugin"))
-
-
-def build(
-    document: "Union[str, os.PathLike[str], Mapping[str, Any]]",
-    *,
-    target: Optional[str] = None,
-    allow: Iterable[str] = (),
-) -> Document:
-    """Check a document, given as a file or as a mapping.
-
-    The optimizer itself is not built yet: what comes back is the checked :class:`Document`.
-
-    >>> import scalekeeper
-    >>> scalekeeper.build({"optimizer": "sgd", "loss_scale": 128}).loss_scale
-    FixedLossScale(loss_scale_value=128.0, skip_nonfinite=False)
-    """
-    if isinstance(document, Mapping):
-        return check_document(document, target_named(target), AllowList(allow))
-    return load_document(document, target=target, allow=allow)
 
 
 def source_at(path: str) -> Source:

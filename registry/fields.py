@@ -32,7 +32,7 @@ Number = Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]
 NonNegativeFloat = Annotated[float, Field(ge=0, le=FLOAT32_MAX)]
 PositiveFloat = Annotated[float, Field(ge=FLOAT32_TINY, le=FLOAT32_MAX)]
 AtLeastOne = Annotated[float, Field(ge=1, le=FLOAT32_MAX)]
-GreaterThanOne = Annotated[float, Field(ge=FLOAT32_ABOVE_ONE, le=FLOAT32_MAX)]
+GreaterThanOne = Annotated[float, Field(ge=FLOAT32_ABOVE_ONE, le=1 / FLOAT32_TINY)]  # so that 1 / x is no denormal
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_whole)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(_whole)]

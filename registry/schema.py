@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Type
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from .documents import DEFAULT_LOSS_SCALE
+from .documents import DEFAULT_LOSS_SCALE, SKIPPED_STEPS
 from .optimizers import OPTIMIZERS, SCHEDULES, argument_model, names, spellings
 from .plugins import Plugin, loss_scales
 from .targets import Target
@@ -31,6 +31,11 @@ def document_schema(target: Target) -> Dict[str, Any]:
             "$schema": {"type": "string", "description": "Where an editor finds this schema."},
             "optimizer": _optimizer(target, definitions),
             "loss_scale": _loss_scale(definitions),
+            "skipped_steps": {
+                "description": "What a skipped step does to iterations; native: as the TensorFlow that runs it.",
+                "enum": list(SKIPPED_STEPS),
+                "default": SKIPPED_STEPS[0],
+            },
         },
         "$defs": definitions,
     }

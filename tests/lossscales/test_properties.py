@@ -20,7 +20,7 @@ def dynamic(draw):
     return DynamicLossScale(
         initial_loss_scale=numbers[1],
         increment_period=draw(st.integers(1, 5)),
-        multiplier=draw(st.one_of(st.just(2.0), st.floats(1.0 + 2**-23, MAX, width=32))),
+        multiplier=draw(st.one_of(st.just(2.0), st.floats(1.0 + 2**-23, 2.0**126, width=32))),
         minimum=numbers[0],
         maximum=draw(st.sampled_from([numbers[2], None])),
     )
@@ -36,7 +36,9 @@ def expected_states(params, finite_steps):
     multiplier = np.float32(params.multiplier)
     for finite in finite_steps:
         if not finite:
-            scale, good = max(scale / multiplier, np.float32(params.minimum)), 0
+            shrunk = scale * (np.float32(1) / multiplier)
+            np.testing.assert_allclose(shrunk, scale / multiplier, rtol=3e-7, atol=TINY)
+            scale, good = max(shrunk, np.float32(params.minimum)), 0
         elif good + 1 < params.increment_period:
             good += 1
         else:

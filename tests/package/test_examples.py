@@ -15,7 +15,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MODULES = sorted(
     module.name
     for module in pkgutil.walk_packages(scalekeeper.__path__, "scalekeeper.")
-    if not module.name.endswith("__main__")
+    if not module.name.endswith("__main__") and not module.name.startswith("scalekeeper.optimizer.")
 )
 PAGES = sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))) + [os.path.join(ROOT, "README.md")]
 WITH_EXAMPLES = {

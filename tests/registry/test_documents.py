@@ -5,7 +5,7 @@ import pickle
 
 import pytest
 
-from scalekeeper import DocumentError, InvalidSpecError, build, load_document
+from scalekeeper import DocumentError, InvalidSpecError, load_document
 
 
 @pytest.fixture
@@ -76,11 +76,11 @@ def test_only_what_was_written_is_passed_on(write):
     assert write("optimizer: {name: sgd, momentum: 1}").optimizer.arguments == {"momentum": 1.0}
 
 
-def test_build_takes_a_mapping_too():
+def test_a_mapping_will_do():
     """Without a file, problems are told by their path."""
-    assert build({"optimizer": "sgd", "loss_scale": 128}).loss_scale() == 128.0
+    assert load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale() == 128.0
     with pytest.raises(InvalidSpecError, match=r"optimizer\.learning_rate: '0.1' must be a number"):
-        build({"optimizer": {"name": "sgd", "learning_rate": "0.1"}})
+        load_document({"optimizer": {"name": "sgd", "learning_rate": "0.1"}})
 
 
 def test_an_error_in_yaml_looks_like_a_compilers(write):
@@ -198,6 +198,8 @@ def test_clippings_that_exclude_each_other(write):
         ("optimizer: sgd\nloss_scale: fixed", "fixed needs 'loss_scale_value', which is not given"),
         ("optimizer: sgd\nloss_scale: os:system", "importing 'os:system' is not allowed"),
         ("optimizer: sgd\n$schema: 5", "$schema: 5 must be a string"),
+        ("optimizer: sgd\nskipped_steps: no", "skipped_steps: 'no' is not possible; valid: native, advance, hold"),
+        ("optimizer: sgd\nskipped_steps: [hold]", "['hold'] is not possible"),
         (b"\xff\xfe", "not UTF-8 text: byte 0xff"),
         (b"optimizer: \xe9", "train.yaml:1:12: not UTF-8 text: byte 0xe9"),
         (b"", "the document is empty"),

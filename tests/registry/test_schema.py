@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scalekeeper import DynamicLossScale, InvalidSpecError, LossScale, build, document_schema, temporary_registration
+from scalekeeper import (
+    DynamicLossScale,
+    InvalidSpecError,
+    LossScale,
+    document_schema,
+    load_document,
+    temporary_registration,
+)
 from scalekeeper.registry import target
 from scalekeeper.registry.fields import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY
 
@@ -106,14 +113,16 @@ def _with_variations(document):
         return varied
 
     drops = mostly(st.sampled_from(["", "loss_scale"]), st.just("optimizer"))
-    extras = mostly(st.sampled_from([{}, {"$schema": "x"}]), st.sampled_from([{"$schema": 5}, {"other": 1}]))
+    right = [{}, {"$schema": "x"}, {"skipped_steps": "hold"}]
+    wrong = [{"$schema": 5}, {"other": 1}, {"skipped_steps": "x"}, {"skipped_steps": None}, {"skipped_steps": []}]
+    extras = mostly(st.sampled_from(right), st.sampled_from(wrong))
     return st.builds(vary, drops, extras)
 
 
 def verdict(document, name):
     """Whether the validator accepts, and the kinds of problems it found."""
     try:
-        build(document, target=name)
+        load_document(document, target=name)
     except InvalidSpecError as error:
         return False, {problem.kind for problem in error.problems}
     return True, set()

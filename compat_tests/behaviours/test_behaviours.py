@@ -1,0 +1,60 @@
+"""TensorFlow's own class and ours behave as the table says, row by row."""
+
+import importlib.util
+import json
+import os
+
+import pytest
+
+# TensorFlow warns of what its own class does, and that is what is measured here
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+def beside(name):
+    """A module from a file beside this one."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MEASURE = beside("measure")
+RENDER = beside("render")
+with open(RENDER.EXPECTED, encoding="utf-8") as stream:
+    EXPECTED = json.load(stream)
+
+is_in_the_table = MEASURE.VERSION in RENDER.VERSIONS
+
+
+@pytest.mark.skipif(not is_in_the_table, reason=f"TensorFlow {MEASURE.VERSION} is not in the table")
+@pytest.mark.parametrize("subject", ["own", "ours"])
+@pytest.mark.parametrize("row", list(MEASURE.ROWS))
+def test_a_row_is_what_is_measured_here_and_now(row, subject):
+    """What is measured is what is expected: something that works against expectation fails too."""
+    assert EXPECTED[row][MEASURE.VERSION][subject] == MEASURE.measure(row, subject)
+
+
+@pytest.mark.skipif(is_in_the_table, reason="the rows are measured")
+def test_a_version_outside_of_the_table_has_no_optimizer_of_ours():
+    """Once there is one, its version belongs into the table."""
+    from scalekeeper import optimizer
+
+    with pytest.raises(NotImplementedError):
+        _ = optimizer.LossScaleOptimizer
+
+
+def test_every_row_is_expected_on_every_version():
+    """The table has no holes, and no rows that nothing measures."""
+    assert list(MEASURE.ROWS) == [f"B{number}" for number in range(1, 21)]
+    assert list(EXPECTED) == list(MEASURE.ROWS)
+    for entries in EXPECTED.values():
+        assert list(entries) == ["behaviour", *RENDER.VERSIONS]
+        for version in RENDER.VERSIONS:
+            assert {"own", "ours"} <= set(entries[version]) <= {"own", "ours", "reason"}
+
+
+def test_the_page_is_what_the_table_renders_to():
+    """docs/behaviours.md is never edited by hand."""
+    with open(RENDER.PAGE, encoding="utf-8") as stream:
+        assert stream.read() == RENDER.page(EXPECTED)

@@ -1,0 +1,68 @@
+"""The examples run, and do what they say."""
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def run(name):
+    command = [sys.executable, os.path.join(ROOT, "examples", name)]
+    return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).splitlines()
+
+
+def test_custom_policy():
+    """The policy backs off at the second bad step in a row only, and bad steps leave the variable alone."""
+    lines = run("custom_policy.py")
+    assert [re.search("variable ([^,]*)", line).group(1) for line in lines] == [
+        "0.900",
+        "0.900",
+        "0.710",
+        "0.710",
+        "0.710",
+        "0.439",
+    ]
+    assert [re.search("'current_loss_scale': ([^,]*)", line).group(1) for line in lines] == ["4096.0"] * 4 + [
+        "2048.0"
+    ] * 2
+
+
+@pytest.mark.parametrize(("name", "scale"), [("custom_training_loop.py", 2**15), ("fit_mixed_precision.py", 2**17)])
+def test_training(name, scale):
+    """The loss falls to less than a tenth; where the scale may grow, it does."""
+    (line,) = run(name)
+    first, last = (float(number) for number in re.search("loss (.*) -> (.*?),", line).groups())
+    assert last < first / 10
+    assert float(re.search("'current_loss_scale': ([0-9.]*)", line).group(1)) >= scale
+
+
+def test_build_from_a_file():
+    """build("train.yaml") gives the ready wrapper with its schedule."""
+    import tensorflow as tf
+
+    import scalekeeper
+
+    optimizer = scalekeeper.build(os.path.join(ROOT, "examples", "train.yaml"))
+    assert isinstance(optimizer, scalekeeper.LossScaleOptimizer)
+    assert isinstance(optimizer.inner_optimizer, tf.keras.optimizers.Adam)
+    assert optimizer.loss_scale.state() == {"current_loss_scale": 4096.0, "good_steps": 0}
+    schedule = optimizer.inner_optimizer.learning_rate
+    assert isinstance(schedule, tf.keras.optimizers.schedules.ExponentialDecay)
+    assert schedule.get_config()["decay_steps"] == 1000
+
+
+def test_build_with_a_choice_of_skipped_steps():
+    """The document's choice reaches the optimizer."""
+    import tensorflow as tf
+
+    import scalekeeper
+
+    optimizer = scalekeeper.build({"optimizer": "sgd", "skipped_steps": "advance"})
+    optimizer.apply_gradients([(tf.constant(float("nan")), tf.Variable(1.0))])
+    assert optimizer.iterations.numpy() == 1

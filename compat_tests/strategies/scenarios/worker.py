@@ -1,0 +1,34 @@
+"""One of two workers under MultiWorkerMirroredStrategy; TF_CONFIG says which."""
+
+import common
+import tensorflow as tf
+
+from scalekeeper.optimizer import LossScaleOptimizer
+
+STEPS = 30
+
+
+def report(strategy):
+    """What the policy learns of gradients that are 3 and 0 on one worker, -8 and -8 on the other."""
+    with strategy.scope():
+        variable = tf.Variable([0.0, 0.0])
+        optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), common.Watching())
+
+    @tf.function(autograph=False)
+    def step():
+        def in_replica():
+            optimizer.apply_gradients([(common.of_replica(tf.constant([[3.0, 0.0], [-8.0, -8.0]])), variable)])
+
+        common.run(strategy, in_replica)
+
+    step()
+    return {"values": common.on_replicas(strategy, variable), "state": optimizer.loss_scale.state()}
+
+
+if __name__ == "__main__":
+    workers = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    found = {"replicas": workers.num_replicas_in_sync, "report": report(workers)}
+    for inner in common.INNER_OPTIMIZERS:
+        found[inner] = {wrapper: common.Training(workers, wrapper, inner).run(STEPS) for wrapper in common.WRAPPERS}
+        found[inner]["reference"] = common.reference(inner, STEPS)
+    common.answer(found)

@@ -1,0 +1,45 @@
+"""A loss-scale policy of one's own, registered under a name and used from a YAML file.
+
+python examples/custom_policy.py
+"""
+
+import os
+
+import numpy as np
+import tensorflow as tf
+
+import scalekeeper
+
+
+@scalekeeper.register("patient")
+class PatientLossScale(scalekeeper.LossScale):
+    """Backs off only at the second bad step in a row, and never grows."""
+
+    class Params(scalekeeper.LossScaleParams):
+        start: float = 1024.0
+
+    def initial_state(self):
+        return {"current_loss_scale": np.float32(self.params.start), "bad_steps": np.int64(0)}
+
+    def next_state(self, state, report, ops):
+        bad_steps = ops.where(report.finite, ops.int64(0), state["bad_steps"] + ops.int64(1))
+        is_due = bad_steps >= ops.int64(2)
+        scale = state["current_loss_scale"]
+        return {
+            "current_loss_scale": ops.where(is_due, scale * ops.float32(0.5), scale),
+            "bad_steps": ops.where(is_due, ops.int64(0), bad_steps),
+        }
+
+
+optimizer = scalekeeper.build(os.path.join(os.path.dirname(os.path.abspath(__file__)), "patient.yaml"))
+variable = tf.Variable(1.0)
+
+
+@tf.function
+def step(gradient):
+    optimizer.apply_gradients([(gradient, variable)])
+
+
+for gradient in (1.0, np.nan, 1.0, np.inf, np.nan, 1.0):
+    step(tf.constant(gradient, tf.float32))
+    print(f"gradient {gradient:4}: variable {variable.numpy():.3f}, {optimizer.loss_scale.state()}")

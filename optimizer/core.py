@@ -1,0 +1,147 @@
+"""What every generation of Keras shares: scale the loss, unscale the gradients, decide, and gate the step."""
+
+from typing import Any, Callable, Dict, List, Sequence, TypeVar, cast
+
+import tensorflow as tf
+
+from ..lossscales.contract import LossScale
+from ..lossscales.report import Report
+from ..registry.documents import SKIPPED_STEPS
+from . import gradients
+from .graph_state import GraphState
+
+NATIVE, ADVANCE, HOLD = SKIPPED_STEPS
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def as_written(function: Function) -> Function:
+    """Keep AutoGraph from rewriting a function, and all that it calls, inside a user's traced step."""
+    return cast(Function, tf.autograph.experimental.do_not_convert(function))
+
+
+def hold_in_graph(policy: Any) -> Any:
+    """Move a policy's state into variables, and return what a checkpoint has to track."""
+    if has_pure_step(policy):
+        memory = policy._remembered()
+        return memory if isinstance(memory, GraphState) else policy.move_state(GraphState)
+    if hasattr(policy, "_track_trackable"):
+        return policy  # TensorFlow's own LossScale, or a class derived from it
+    holder = tf.Module(name="loss_scale")
+    for name, value in vars(policy).items():
+        if isinstance(value, tf.Variable):
+            setattr(holder, name, value)
+    return holder
+
+
+def has_pure_step(policy: Any) -> bool:
+    return isinstance(policy, LossScale) and type(policy).update is LossScale.update
+
+
+def require_supported_strategy() -> None:
+    """Loss scaling needs a strategy whose replicas can agree on a decision."""
+    strategy = tf.distribute.get_strategy()
+    supported = (
+        tf.distribute.MirroredStrategy,
+        tf.distribute.OneDeviceStrategy,
+        tf.distribute.experimental.MultiWorkerMirroredStrategy,
+    )
+    if tf.distribute.has_strategy() and not isinstance(strategy, supported):
+        raise ValueError(
+            f"loss scaling does not work under {type(strategy).__name__}: "
+            "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
+        )
+
+
+def gated_step(
+    policy: Any,
+    grads: Sequence[Any],
+    variables: Sequence[Any],
+    apply: Callable[[List[Any]], Any],
+    skip: Callable[[], Any],
+) -> Any:
+    """Update the loss scale by these gradients, and apply them if the policy says so.
+
+    Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
+    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
+    touch.
+    """
+    report = gradients.measure(grads, policy.needs) if has_pure_step(policy) else {}
+    if not tf.distribute.has_strategy():
+        update_op, should_apply = _decide(policy, grads, Report(**report))
+        # one operation can't hold variables of several devices
+        cond = gradients.unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
+        return _gate(cond, update_op, should_apply, lambda: apply(list(grads)), skip)
+
+    context = tf.distribute.get_replica_context()
+    names = list(report)
+    # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
+    shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
+
+    def across_replicas(strategy: Any, grads: Any, shares: Any) -> Any:
+        update_op, should_apply = _decide(policy, grads, Report(**_agreed(strategy, names, shares)))
+        in_each_replica = strategy.extended.call_for_each_replica
+        run = _listed(apply)
+        return _gate(tf.cond, update_op, should_apply, lambda: in_each_replica(run, args=tuple(grads)), skip)
+
+    return context.merge_call(across_replicas, args=(tuple(grads), shares))
+
+
+def _listed(apply: Callable[[List[Any]], Any]) -> Callable[..., Any]:
+    return lambda *grads: apply(list(grads))
+
+
+def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:
+    """The op that updates the loss scale, and whether the gradients are applied."""
+    return policy._remembered().step(report) if has_pure_step(policy) else policy.update(list(grads))
+
+
+def _share_of_replica(context: Any, name: str, value: Any) -> Any:
+    """A vector with this replica's value in its own place: the sum over all replicas holds the values of all."""
+    known = tf.cast(tf.logical_not(value) if name == "finite" else value, tf.float32)
+    places = tf.range(context.num_replicas_in_sync)
+    return tf.where(tf.equal(places, _place_of_replica(context)), known, 0.0)
+
+
+def _place_of_replica(context: Any) -> Any:
+    """The replica's number among all: up to 2.3, the context counts from 0 on each of several workers."""
+    extended = context.strategy.extended
+    workers = getattr(extended, "_num_workers", 1)
+    first = extended._task_id * (context.num_replicas_in_sync // workers) if workers > 1 else 0
+    return first + context.replica_id_in_sync_group
+
+
+def _agreed(strategy: Any, names: Sequence[str], shares: Any) -> Dict[str, Any]:
+    """What all replicas know together. Summing is the one reduction that every strategy has."""
+    if not names:
+        return {}
+    rows = tf.unstack(strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None), num=len(names))
+    together = {
+        "finite": lambda row: tf.reduce_sum(row) < 0.5,  # no replica says that its gradients are not
+        "largest_magnitude": tf.reduce_max,
+        "zero_share": tf.reduce_mean,
+    }
+    return {name: together[name](row) for name, row in zip(names, rows)}
+
+
+def _gate(cond: Any, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
+    """Apply or skip; in a graph, the op that does all of it."""
+    if should_apply is True:
+        applied = _operations(apply())
+    else:
+        applied = [cond(should_apply, _as_branch(apply), _as_branch(skip))]
+    return None if tf.executing_eagerly() else tf.group(update_op, *applied)
+
+
+def _as_branch(run: Callable[[], Any]) -> Callable[[], Any]:
+    """Both branches of a conditional return the same thing: a value that stands for having run."""
+
+    def branch() -> Any:
+        with tf.control_dependencies(_operations(run())):
+            return tf.constant(True)
+
+    return branch
+
+
+def _operations(done: Any) -> List[Any]:
+    return [] if tf.executing_eagerly() else [each for each in tf.nest.flatten(done) if each is not None]

@@ -1,0 +1,67 @@
+"""A policy's state in TensorFlow's variables."""
+
+from typing import Any, Dict, Mapping, Tuple
+
+import sys
+
+import tensorflow as tf
+
+from ..lossscales.contract import LossScale
+from ..lossscales.report import Report, State
+from .tensorflow_ops import OPS
+
+
+class GraphState(tf.Module):  # type: ignore[misc]
+    """One variable for each piece of state, under its name: a checkpoint finds it there.
+
+    It has the methods of ``lossscales.numpy_state.NumpyState``. Inside a strategy's scope the variables are mirrored.
+    """
+
+    def __init__(self, loss_scale: LossScale, state: State) -> None:
+        super().__init__(name="loss_scale")
+        self._loss_scale = loss_scale
+        self._names = tuple(state)
+        for name, value in state.items():
+            variable = tf.Variable(value, name=name, dtype=value.dtype, trainable=False)
+            _let_keras_initialize(variable)
+            setattr(self, name, variable)
+
+    @property
+    def state_variables(self) -> Dict[str, Any]:
+        return {name: getattr(self, name) for name in self._names}
+
+    def read(self) -> State:
+        return {name: variable.read_value() for name, variable in self.state_variables.items()}
+
+    def plain(self) -> Dict[str, Any]:
+        get_value = tf.keras.backend.get_value
+        return {name: get_value(variable).item() for name, variable in self.state_variables.items()}
+
+    def write(self, state: Mapping[str, Any]) -> None:
+        for name, value in state.items():
+            tf.keras.backend.set_value(self.state_variables[name], value)
+
+    def scale(self) -> Any:
+        return self._loss_scale.scale(self.read(), OPS)
+
+    def step(self, report: Report) -> Tuple[Any, Any]:
+        """Take a step: the op that does it, and whether the gradients are applied."""
+        state = self.read()
+        should_apply = self._loss_scale.should_apply(state, report, OPS)
+        following = self._loss_scale.next_state(state, report, OPS)
+        if following is state:
+            return tf.no_op(), should_apply
+        updates = [self.state_variables[name].assign(following[name]) for name in self._names]
+        return tf.group(*updates), should_apply
+
+    def update(self, grads: Any) -> Tuple[Any, Any]:
+        from .gradients import measure
+
+        return self.step(Report(**measure(grads, self._loss_scale.needs)))
+
+
+def _let_keras_initialize(variable: Any) -> None:
+    """In TF1's graph mode Keras's session initializes the variables that its backend was told of, and no others."""
+    backend = sys.modules[tf.keras.backend.get_value.__module__]  # the public module does not have track_variable
+    if hasattr(backend, "track_variable"):
+        backend.track_variable(variable)
