@@ -1,13 +1,15 @@
 """Every documented member, by the documentation's own examples and errors."""
 
+import collections
 import copy
+import gc
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper.optimizer import LossScaleOptimizer, core
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -249,3 +251,31 @@ def test_keras_recognises_it():
     optimizer = wrapped()
     assert isinstance(optimizer, tf.keras.mixed_precision.experimental.LossScaleOptimizer)
     assert type(optimizer).__name__ == "LossScaleOptimizer"
+
+
+@pytest.mark.parametrize(("loss_scale", "expected"), [("dynamic", [(), ()]), (128.0, [])])
+def test_nothing_persists_but_the_state_scalars(loss_scale, expected):
+    """A traced step leaves no variable that the bare optimizer does not have; the wrapper's own are the policy's."""
+
+    def variables_after_a_step(optimizer):
+        weights = tf.Variable(np.ones((50, 50), np.float32))
+
+        @tf.function
+        def step():
+            optimizer.apply_gradients([(tf.ones((50, 50)), weights)])
+
+        before = collections.Counter(alive())
+        step()
+        return collections.Counter(alive()) - before
+
+    def alive():
+        gc.collect()
+        return sorted(tuple(each.shape) for each in gc.get_objects() if issubclass(type(each), tf.Variable))
+
+    bare = tf.keras.optimizers.SGD(0.1, momentum=0.9)
+    expected_after = variables_after_a_step(bare)
+    optimizer = wrapped(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss_scale)
+    assert variables_after_a_step(optimizer) == expected_after
+    assert expected_after[50, 50] == 1  # the slot
+    state = core.hold_in_graph(optimizer.loss_scale).state_variables
+    assert [tuple(variable.shape) for variable in state.values()] == expected
