@@ -69,7 +69,14 @@ def all_finite(grads: Sequence[Any]) -> Any:
     A finite sum proves that every term is finite, and a sum reads each gradient once. Only a sum that is not finite,
     which terms that are all finite can have too, needs the exact look.
     """
-    arrays = [array for array in map(_checkable, grads) if array is not None]
+    return _are_finite(_arrays(grads))
+
+
+def _arrays(grads: Sequence[Any]) -> List[Any]:
+    return [array for array in map(_checkable, grads) if array is not None]
+
+
+def _are_finite(arrays: Sequence[Any]) -> Any:
     if not arrays:
         return tf.constant(True)
     sums = [
@@ -104,9 +111,9 @@ def _checkable(grad: Any) -> Optional[Any]:
 def measure(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:
     """The fields of a report that a policy needs, of the gradients of this replica."""
     measured: Dict[str, Any] = {}
-    arrays = [array for array in map(_checkable, grads) if array is not None]
+    arrays = _arrays(grads) if needs else []
     if "finite" in needs:
-        measured["finite"] = all_finite(grads)
+        measured["finite"] = _are_finite(arrays)
     if "largest_magnitude" in needs:
         largest = [tf.cast(tf.reduce_max(tf.abs(array)), tf.float32) for array in arrays]
         measured["largest_magnitude"] = tf.reduce_max(tf.stack([tf.constant(0.0), *largest]))
