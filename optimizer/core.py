@@ -7,8 +7,10 @@ import tensorflow as tf
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
 from ..registry.documents import SKIPPED_STEPS
-from . import gradients
+from .conditional import unlowered_cond
 from .graph_state import GraphState
+from .measuring import measure
+from .packing import packed, unpacked
 
 NATIVE, ADVANCE, HOLD = SKIPPED_STEPS
 
@@ -66,29 +68,33 @@ def gated_step(
     all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
     touch.
     """
-    report = gradients.measure(grads, policy.needs) if has_pure_step(policy) else {}
+    packs = packed(grads)
+    report = measure(packs, policy.needs) if has_pure_step(policy) else {}
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
         # one operation can't hold variables of several devices
-        cond = gradients.unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
-        return _gate(cond, update_op, should_apply, lambda: apply(list(grads)), skip)
+        cond = unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
+        return _gate(cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     context = tf.distribute.get_replica_context()
     names = list(report)
     # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
     shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
 
-    def across_replicas(strategy: Any, grads: Any, shares: Any) -> Any:
+    def across_replicas(strategy: Any, grads: Any, contents: Any, shares: Any) -> Any:
         update_op, should_apply = _decide(policy, grads, Report(**_agreed(strategy, names, shares)))
-        in_each_replica = strategy.extended.call_for_each_replica
-        run = _listed(apply)
-        return _gate(tf.cond, update_op, should_apply, lambda: in_each_replica(run, args=tuple(grads)), skip)
 
-    return context.merge_call(across_replicas, args=(tuple(grads), shares))
+        def in_replica(*contents: Any) -> Any:
+            return apply(unpacked([pack._replace(**content) for pack, content in zip(packs, contents)]))
 
+        def in_each_replica() -> Any:
+            return strategy.extended.call_for_each_replica(in_replica, args=contents)
 
-def _listed(apply: Callable[[List[Any]], Any]) -> Callable[..., Any]:
-    return lambda *grads: apply(list(grads))
+        return _gate(tf.cond, update_op, should_apply, in_each_replica, skip)
+
+    # of a pack, the tensors are each replica's own
+    contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
+    return context.merge_call(across_replicas, args=(tuple(grads), contents, shares))
 
 
 def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:

@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
+from .measuring import measure_gradients
 from .tensorflow_ops import OPS
 
 
@@ -55,9 +56,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
         return tf.group(*updates), should_apply
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
-        from .gradients import measure
-
-        return self.step(Report(**measure(grads, self._loss_scale.needs)))
+        return self.step(Report(**measure_gradients(grads, self._loss_scale.needs)))
 
 
 def _let_keras_initialize(variable: Any) -> None:

@@ -13,8 +13,9 @@ import tensorflow as tf
 
 from ..registry.documents import SKIPPED_STEPS
 from ..registry.plugins import loss_scales
-from . import core, gradients
+from . import core
 from .configuration import config_of_policy, plain, policy_of_config
+from .unscaling import scaled, unscaled
 
 _Upstream: Any = tf.keras.mixed_precision.experimental.LossScaleOptimizer
 _CLIPPING = ("clipnorm", "clipvalue")
@@ -58,13 +59,13 @@ class LossScaleOptimizer(_Upstream):  # type: ignore[misc]
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss, or what a callable returns, times the current scale."""
         if callable(loss):
-            return lambda: gradients.scaled(loss(), self._loss_scale())
-        return gradients.scaled(loss, self._loss_scale())
+            return lambda: scaled(loss(), self._loss_scale())
+        return scaled(loss, self._loss_scale())
 
     @core.as_written
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
         """The gradients divided by the current scale; None stays None."""
-        return gradients.unscaled(grads, self._loss_scale())
+        return unscaled(grads, self._loss_scale())
 
     @core.as_written
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
