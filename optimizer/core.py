@@ -8,7 +8,7 @@ from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
 from ..registry.documents import SKIPPED_STEPS
 from .conditional import unlowered_cond
-from .graph_state import GraphState
+from .graph_state import GraphState, make_variable
 from .measuring import measure
 from .packing import packed, unpacked
 
@@ -22,11 +22,13 @@ def as_written(function: Function) -> Function:
     return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
-def hold_in_graph(policy: Any) -> Any:
+def hold_in_graph(policy: Any, make_variable: Callable[[str, Any], Any] = make_variable) -> Any:
     """Move a policy's state into variables, and return what a checkpoint has to track."""
     if has_pure_step(policy):
         memory = policy._remembered()
-        return memory if isinstance(memory, GraphState) else policy.move_state(GraphState)
+        if isinstance(memory, GraphState):
+            return memory
+        return policy.move_state(lambda policy, state: GraphState(policy, state, make_variable))
     if hasattr(policy, "_track_trackable"):
         return policy  # TensorFlow's own LossScale, or a class derived from it
     holder = tf.Module(name="loss_scale")
@@ -36,6 +38,11 @@ def hold_in_graph(policy: Any) -> Any:
     return holder
 
 
+def state_variables(policy: Any) -> Dict[str, Any]:
+    """The variables of a policy that an optimizer holds, by name."""
+    return dict(policy._remembered().state_variables) if has_pure_step(policy) else {}
+
+
 def has_pure_step(policy: Any) -> bool:
     return isinstance(policy, LossScale) and type(policy).update is LossScale.update
 
@@ -43,16 +50,20 @@ def has_pure_step(policy: Any) -> bool:
 def require_supported_strategy() -> None:
     """Loss scaling needs a strategy whose replicas can agree on a decision."""
     strategy = tf.distribute.get_strategy()
-    supported = (
-        tf.distribute.MirroredStrategy,
-        tf.distribute.OneDeviceStrategy,
-        tf.distribute.experimental.MultiWorkerMirroredStrategy,
-    )
-    if tf.distribute.has_strategy() and not isinstance(strategy, supported):
+    if tf.distribute.has_strategy() and not isinstance(strategy, _SUPPORTED_STRATEGIES):
         raise ValueError(
             f"loss scaling does not work under {type(strategy).__name__}: "
             "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
         )
+
+
+_SUPPORTED_STRATEGIES = (
+    tf.distribute.MirroredStrategy,
+    tf.distribute.OneDeviceStrategy,
+    tf.distribute.experimental.MultiWorkerMirroredStrategy,
+    # not experimental since 2.4
+    getattr(tf.distribute, "MultiWorkerMirroredStrategy", tf.distribute.experimental.MultiWorkerMirroredStrategy),
+)
 
 
 def gated_step(
@@ -73,7 +84,7 @@ def gated_step(
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
         # one operation can't hold variables of several devices
-        cond = unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
+        cond = unlowered_cond if len({_device(each) for each in variables}) == 1 else tf.cond
         return _gate(cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     context = tf.distribute.get_replica_context()
@@ -95,6 +106,12 @@ def gated_step(
     # of a pack, the tensors are each replica's own
     contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
     return context.merge_call(across_replicas, args=(tuple(grads), contents, shares))
+
+
+def _device(variable: Any) -> str:
+    """A Keras 3 variable holds TensorFlow's in its ``value``, which in TensorFlow's own is a method."""
+    value = variable.value
+    return str((variable if callable(value) else value).device)
 
 
 def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:

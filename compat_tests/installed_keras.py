@@ -1,0 +1,99 @@
+"""The installed Keras as tests need it: its own LossScaleOptimizer by one call, and names that changed between versions.
+
+A test that imports this runs unchanged on every TensorFlow. Differences are asked by what is there.
+"""
+
+import tensorflow as tf
+
+mixed_precision = tf.keras.mixed_precision
+IS_KERAS_3 = hasattr(tf.keras, "Operation")
+# up to 2.3 the class takes LossScale objects, and is experimental
+HAS_LOSS_SCALE_OBJECTS = not hasattr(mixed_precision, "LossScaleOptimizer")
+UPSTREAM = (
+    mixed_precision.experimental.LossScaleOptimizer if HAS_LOSS_SCALE_OBJECTS else mixed_precision.LossScaleOptimizer
+)
+HAS_NEW_OPTIMIZERS = hasattr(tf.keras.optimizers.SGD, "update_step")
+COUNTS_SKIPPED_STEPS = not IS_KERAS_3 and (not HAS_LOSS_SCALE_OBJECTS or "_restore_slot_variable" in vars(UPSTREAM))
+# name → the optimizers of that kind: from 2.11 on there are two
+OPTIMIZERS = {"default": tf.keras.optimizers}
+if HAS_NEW_OPTIMIZERS and not IS_KERAS_3:
+    OPTIMIZERS["legacy"] = tf.keras.optimizers.legacy
+
+
+class CanNotSay(Exception):
+    """The installed TensorFlow's own class has no words for such a loss scale."""
+
+
+def upstream(inner, loss_scale="dynamic"):
+    """TensorFlow's own class around an optimizer; the loss scale is "dynamic", a number, or dynamic's parameters."""
+    parameters = loss_scale if isinstance(loss_scale, dict) else {}
+    is_dynamic = loss_scale == "dynamic" or isinstance(loss_scale, dict)
+    if HAS_LOSS_SCALE_OBJECTS:
+        policies = tf.train.experimental
+        return UPSTREAM(inner, policies.DynamicLossScale(**parameters) if is_dynamic else loss_scale)
+    if parameters.get("multiplier", 2.0) != 2.0 or (IS_KERAS_3 and not is_dynamic):
+        raise CanNotSay(loss_scale)
+    if not is_dynamic:
+        return UPSTREAM(inner, dynamic=False, initial_scale=loss_scale)
+    words = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
+    return UPSTREAM(inner, **{words[name]: value for name, value in parameters.items() if name in words})
+
+
+def state_of(optimizer):
+    """Scale and counter of ours or of TensorFlow's own class; the counter of a fixed scale is None."""
+    loss_scale = getattr(optimizer, "loss_scale", None)
+    if hasattr(loss_scale, "state"):
+        state = loss_scale.state()
+        return {"current_loss_scale": float(loss_scale()), "good_steps": state.get("good_steps")}
+    if IS_KERAS_3:
+        if not optimizer.built:
+            return {"current_loss_scale": float(optimizer.initial_scale), "good_steps": 0}
+        return {
+            "current_loss_scale": float(optimizer.dynamic_scale.numpy()),
+            "good_steps": int(optimizer.step_counter.numpy()),
+        }
+    if HAS_LOSS_SCALE_OBJECTS:
+        counter = getattr(loss_scale, "_num_good_steps", None)
+        loss_scale = loss_scale()
+    else:
+        counter = optimizer.dynamic_counter
+    return {"current_loss_scale": number(loss_scale), "good_steps": None if counter is None else int(number(counter))}
+
+
+def apply_unscaled(optimizer, grads_and_vars, **options):
+    """Have TensorFlow's own class, or ours, apply gradients that are unscaled: Keras 3's own takes scaled ones only."""
+    if IS_KERAS_3 and not hasattr(optimizer, "get_unscaled_gradients"):
+        scale = state_of(optimizer)["current_loss_scale"]
+        grads_and_vars = [(None if grad is None else grad * scale, variable) for grad, variable in grads_and_vars]
+    return optimizer.apply_gradients(grads_and_vars, **options)
+
+
+def inner_of(optimizer):
+    return optimizer.inner_optimizer if hasattr(optimizer, "inner_optimizer") else optimizer._optimizer
+
+
+def variables_of(optimizer):
+    """A list, whether the installed version has a method or a property of that name."""
+    variables = optimizer.variables
+    return list(variables() if callable(variables) else variables)
+
+
+def number(value):
+    """A Python number from a variable, a tensor or a number, in every mode."""
+    if hasattr(value, "numpy") and tf.executing_eagerly():
+        return value.numpy().item()
+    return float(value) if IS_KERAS_3 else tf.keras.backend.get_value(value).item()
+
+
+def global_policy():
+    return mixed_precision.global_policy() if hasattr(mixed_precision, "global_policy") else _old().global_policy()
+
+
+def set_global_policy(policy):
+    """Set the policy of layers: a name, or what ``global_policy`` gave."""
+    setter = mixed_precision.set_global_policy if hasattr(mixed_precision, "set_global_policy") else _old().set_policy
+    setter(policy)
+
+
+def _old():
+    return mixed_precision.experimental
