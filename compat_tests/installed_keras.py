@@ -20,7 +20,7 @@ if HAS_NEW_OPTIMIZERS and not IS_KERAS_3:
     OPTIMIZERS["legacy"] = tf.keras.optimizers.legacy
 
 
-class CanNotSay(Exception):
+class InexpressibleError(Exception):
     """The installed TensorFlow's own class has no words for such a loss scale."""
 
 
@@ -32,7 +32,7 @@ def upstream(inner, loss_scale="dynamic"):
         policies = tf.train.experimental
         return UPSTREAM(inner, policies.DynamicLossScale(**parameters) if is_dynamic else loss_scale)
     if parameters.get("multiplier", 2.0) != 2.0 or (IS_KERAS_3 and not is_dynamic):
-        raise CanNotSay(loss_scale)
+        raise InexpressibleError(loss_scale)
     if not is_dynamic:
         return UPSTREAM(inner, dynamic=False, initial_scale=loss_scale)
     words = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
