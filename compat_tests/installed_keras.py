@@ -1,4 +1,4 @@
-"""The installed Keras as tests need it: its own LossScaleOptimizer by one call, and names that changed between versions.
+"""The installed Keras as tests need it: its own LossScaleOptimizer in one call, and names that have changed since 2.0.
 
 A test that imports this runs unchanged on every TensorFlow. Differences are asked by what is there.
 """
