@@ -12,12 +12,22 @@ HAS_LOSS_SCALE_OBJECTS = not hasattr(mixed_precision, "LossScaleOptimizer")
 UPSTREAM = (
     mixed_precision.experimental.LossScaleOptimizer if HAS_LOSS_SCALE_OBJECTS else mixed_precision.LossScaleOptimizer
 )
+HAS_POLICIES_WITH_LOSS_SCALE = hasattr(mixed_precision, "experimental")
 HAS_NEW_OPTIMIZERS = hasattr(tf.keras.optimizers.SGD, "update_step")
 COUNTS_SKIPPED_STEPS = not IS_KERAS_3 and (not HAS_LOSS_SCALE_OBJECTS or "_restore_slot_variable" in vars(UPSTREAM))
+# Keras 3's own class asks the first replica whether the gradients are finite, and believes it for all: what is not
+# finite on another replica alone is applied
+LOOKS_AT_FIRST_REPLICA_ONLY = IS_KERAS_3
 # name → the optimizers of that kind: from 2.11 on there are two
 OPTIMIZERS = {"default": tf.keras.optimizers}
 if HAS_NEW_OPTIMIZERS and not IS_KERAS_3:
     OPTIMIZERS["legacy"] = tf.keras.optimizers.legacy
+# what file names end with, for weights alone and for a whole model with its optimizer; Keras 3 also writes H5 models,
+# but one with its own class in it does not load and train
+WEIGHTS_SUFFIXES = [".weights.h5"] if IS_KERAS_3 else [".h5", ".tf"]
+MODEL_SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", "", *([".keras"] if hasattr(tf.keras, "saving") else [])]
+# TensorFlow's own LossScale classes, which since 2.4 live with TensorFlow 1's names only
+LOSS_SCALE_CLASSES = tf.train.experimental if HAS_LOSS_SCALE_OBJECTS else tf.compat.v1.mixed_precision
 
 
 class InexpressibleError(Exception):
@@ -69,7 +79,8 @@ def apply_unscaled(optimizer, grads_and_vars, **options):
 
 
 def inner_of(optimizer):
-    return optimizer.inner_optimizer if hasattr(optimizer, "inner_optimizer") else optimizer._optimizer
+    """The wrapped optimizer; a bare one is its own."""
+    return getattr(optimizer, "inner_optimizer", getattr(optimizer, "_optimizer", optimizer))
 
 
 def variables_of(optimizer):
@@ -93,6 +104,11 @@ def set_global_policy(policy):
     """Set the policy of layers: a name, or what ``global_policy`` gave."""
     setter = mixed_precision.set_global_policy if hasattr(mixed_precision, "set_global_policy") else _old().set_policy
     setter(policy)
+
+
+def layer_policy(name, **options):
+    """A policy of layers; ``loss_scale`` is an option where they have one."""
+    return (_old() if HAS_POLICIES_WITH_LOSS_SCALE else mixed_precision).Policy(name, **options)
 
 
 def _old():

@@ -72,28 +72,38 @@ def gated_step(
     variables: Sequence[Any],
     apply: Callable[[List[Any]], Any],
     skip: Callable[[], Any],
+    has_fused_updates: bool,
 ) -> Any:
     """Update the loss scale by these gradients, and apply them if the policy says so.
 
     Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
     all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
-    touch.
+    touch. ``has_fused_updates`` says that ``apply`` is one operation for each variable.
     """
     packs = packed(grads)
     report = measure(packs, policy.needs) if has_pure_step(policy) else {}
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
-        # one operation can't hold variables of several devices
-        cond = unlowered_cond if len({_device(each) for each in variables}) == 1 else tf.cond
+        # One operation can't hold variables of several devices; and the graph optimizer does not look into it, which
+        # an update of many operations needs more than it needs fewer switches.
+        is_on_one_device = len({_device(each) for each in variables}) == 1
+        cond = unlowered_cond if has_fused_updates and is_on_one_device else tf.cond
         return _gate(cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     context = tf.distribute.get_replica_context()
     names = list(report)
     # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
     shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
+    if not _replicas_can_meet(context):
+        _require_pure_step(policy)
+        together = _agreed(names, context.all_reduce(tf.distribute.ReduceOp.SUM, shares) if names else None)
+        update_op, should_apply = _decide(policy, grads, Report(**together))
+        return _gate(tf.cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     def across_replicas(strategy: Any, grads: Any, contents: Any, shares: Any) -> Any:
-        update_op, should_apply = _decide(policy, grads, Report(**_agreed(strategy, names, shares)))
+        # summing is the one reduction that every strategy has
+        sums = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None) if names else None
+        update_op, should_apply = _decide(policy, grads, Report(**_agreed(names, sums)))
 
         def in_replica(*contents: Any) -> Any:
             return apply(unpacked([pack._replace(**content) for pack, content in zip(packs, contents)]))
@@ -106,6 +116,20 @@ def gated_step(
     # of a pack, the tensors are each replica's own
     contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
     return context.merge_call(across_replicas, args=(tuple(grads), contents, shares))
+
+
+def _replicas_can_meet(context: Any) -> bool:
+    """Whether one piece of graph can stand for all replicas: not in those that XLA compiles one by one, on GPUs."""
+    meets = getattr(context.strategy.extended, "_use_merge_call", None)
+    return meets is None or bool(meets())
+
+
+def _require_pure_step(policy: Any) -> None:
+    if not has_pure_step(policy):
+        raise ValueError(
+            f"{type(policy).__name__} decides in update(), which can't see all replicas in a step that XLA compiles "
+            "for each of them: write next_state and should_apply instead, or leave out jit_compile=True"
+        )
 
 
 def _device(variable: Any) -> str:
@@ -130,15 +154,18 @@ def _place_of_replica(context: Any) -> Any:
     """The replica's number among all: up to 2.3, the context counts from 0 on each of several workers."""
     extended = context.strategy.extended
     workers = getattr(extended, "_num_workers", 1)
-    first = extended._task_id * (context.num_replicas_in_sync // workers) if workers > 1 else 0
-    return first + context.replica_id_in_sync_group
+    if workers == 1 or hasattr(extended, "_get_replica_id_in_sync_group"):
+        return context.replica_id_in_sync_group
+    is_after_chief = extended._task_type == "worker" and "chief" in extended._cluster_spec.jobs
+    worker = extended._task_id + (1 if is_after_chief else 0)
+    return worker * (context.num_replicas_in_sync // workers) + context.replica_id_in_sync_group
 
 
-def _agreed(strategy: Any, names: Sequence[str], shares: Any) -> Dict[str, Any]:
-    """What all replicas know together. Summing is the one reduction that every strategy has."""
+def _agreed(names: Sequence[str], sums: Any) -> Dict[str, Any]:
+    """What all replicas know together, from the sum of their shares."""
     if not names:
         return {}
-    rows = tf.unstack(strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None), num=len(names))
+    rows = tf.unstack(sums, num=len(names))
     together = {
         "finite": lambda row: tf.reduce_sum(row) < 0.5,  # no replica says that its gradients are not
         "largest_magnitude": tf.reduce_max,

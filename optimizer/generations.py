@@ -20,9 +20,12 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
         return cls
     key = (cls, upstream)
     if key not in _made:
-        bases = (adapter, upstream) if cls is wrapper.LossScaleOptimizer else (cls, adapter, upstream)
-        names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__, "__doc__": cls.__doc__}
-        _made[key] = types.new_class(cls.__name__, bases, {}, lambda namespace: namespace.update(names))
+        is_public = cls is wrapper.LossScaleOptimizer
+        bases = (adapter, upstream) if is_public else (cls, adapter, upstream)
+        # a file names the class: under Keras's own name, which differs by generation, plain TensorFlow can load it
+        named = upstream if is_public else cls
+        names = {"__module__": named.__module__, "__qualname__": named.__qualname__, "__doc__": cls.__doc__}
+        _made[key] = types.new_class(named.__name__, bases, {}, lambda namespace: namespace.update(names))
     return _made[key]
 
 

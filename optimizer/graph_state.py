@@ -74,3 +74,12 @@ def make_variable(name: str, value: Any) -> Any:
 def _value(variable: Any) -> Any:
     """As NumPy has it; in TF1's graph mode, Keras's session knows."""
     return variable.numpy() if tf.executing_eagerly() else tf.keras.backend.get_value(variable)
+
+
+def _current_scale(loss_scale: LossScale, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    scale = tf.convert_to_tensor(loss_scale())
+    return scale if dtype is None else tf.cast(scale, dtype)
+
+
+# so that ``loss * optimizer.loss_scale`` works, as where TensorFlow's own class has a tensor of that name
+tf.register_tensor_conversion_function(LossScale, _current_scale)

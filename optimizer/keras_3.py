@@ -34,23 +34,22 @@ class Adapter(WithoutSlots):
         super(LossScaleOptimizer, self).__init__(optimizer, name=name)  # type: ignore[call-arg]
 
     def _hold(self, policy: Any) -> None:
-        made: Dict[str, Any] = {}
-
-        def make(name: str, value: Any) -> Any:
-            return made[name].value
-
-        if core.has_pure_step(policy):
-            state = policy._remembered().read()
-            for name in sorted(state, key=lambda name: (list(_NAMES).index(name) if name in _NAMES else 99, name)):
-                made[name] = self.add_variable(  # type: ignore[attr-defined]
-                    shape=(),
-                    dtype=state[name].dtype.name,
-                    initializer=keras.initializers.Constant(state[name].item()),
-                    aggregation="none",
-                    name=_NAMES.get(name, name),
-                )
-                setattr(self, _NAMES.get(name, name), made[name])
-        core.hold_in_graph(policy, make)
+        if not core.has_pure_step(policy):
+            super()._hold(policy)
+            return
+        state = policy._remembered().read()
+        places = {name: place for place, name in enumerate(_NAMES)}
+        made = {}
+        for name in sorted(state, key=lambda name: places.get(name, len(places))):
+            made[name] = self.add_variable(  # type: ignore[attr-defined]
+                shape=(),
+                dtype=state[name].dtype.name,
+                initializer=keras.initializers.Constant(state[name].item()),
+                aggregation="none",
+                name=_NAMES.get(name, name),
+            )
+            setattr(self, _NAMES.get(name, name), made[name])
+        core.hold_in_graph(policy, lambda name, value: made[name].value)
 
     # Keras 3's own words
 
@@ -136,8 +135,8 @@ class Adapter(WithoutSlots):
         """Make the inner optimizer's variables."""
         if not self.built:
             self.inner_optimizer.build(var_list)
-            self._trainable_variables = list(var_list)
-            self.built = True
+            # past Keras's own class, whose build makes the variables of a dynamic scale
+            super(keras.optimizers.LossScaleOptimizer, self).build(var_list)
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
         with tf.init_scope():

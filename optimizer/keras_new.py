@@ -107,6 +107,10 @@ class WithoutSlots(LossScaleOptimizer):
         """The names of the slots, as the documentation has them."""
         return sorted({*self._slot_attributes(), *(name for _, name in self._added_slots())})
 
+    def __dir__(self) -> List[str]:
+        # what lists get_slot_names has slots for a checkpoint, and these variables are in it by their lists already
+        return [name for name in super().__dir__() if name != "get_slot_names"]
+
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """The inner optimizer's variable for this slot; None if there is none."""
         key = self.inner_optimizer._var_key(_tensorflow_variable(var))

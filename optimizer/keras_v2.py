@@ -19,6 +19,7 @@ class Adapter(LossScaleOptimizer):
     """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
 
     _advances_natively = True
+    _has_fused_updates = True
     _optimizer: Any
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:

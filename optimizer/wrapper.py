@@ -27,10 +27,11 @@ class LossScaleOptimizer:
     Keras asks for that one. ``optimizer/generations.py`` chooses it.
     """
 
-    __module__ = "scalekeeper"  # where Keras finds the class again that a file names
+    __module__ = "scalekeeper"  # its public address
 
     inner_optimizer: Any
     _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
+    _has_fused_updates = False  # whether the inner optimizer's update is one operation for each variable
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
         from .generations import concrete_class
@@ -154,8 +155,9 @@ class LossScaleOptimizer:
                 [(known.get(place), variable) for place, (_, variable) in enumerate(pairs)], name, aggregate
             )
 
+        grads = [pairs[place][0] for place in places]
         touched = [*(pairs[place][1] for place in places), *self._inner_variables()]
-        return core.gated_step(self._policy, [pairs[place][0] for place in places], touched, apply, self._skip)
+        return core.gated_step(self._policy, grads, touched, apply, self._skip, self._has_fused_updates)
 
     def _require_can_apply(self, aggregate: bool) -> None:
         """Refuse what the inner optimizer can't honour."""

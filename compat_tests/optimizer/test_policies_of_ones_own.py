@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from installed_keras import LOSS_SCALE_CLASSES
 
 import scalekeeper
 from scalekeeper import LossScale
@@ -47,7 +48,7 @@ class InTensorFlowsStyle(LossScale):
         return {"start": self.start}
 
 
-class DerivedFromTensorFlows(tf.train.experimental.LossScale):
+class DerivedFromTensorFlows(LOSS_SCALE_CLASSES.LossScale):
     """The same, derived from TensorFlow's own class."""
 
     def __init__(self, start=64.0):
