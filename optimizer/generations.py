@@ -73,8 +73,8 @@ def _adapter_and_upstream(keras: Any, optimizer: Any) -> Tuple[str, Any]:
     # since 2.9 the public class is the base of two, one for each kind of optimizer
     both = sys.modules[public.__module__]
     if hasattr(optimizer, "update_step"):
-        return "keras_new", both.LossScaleOptimizerV3  # type: ignore[attr-defined]
-    return "keras_v2", both.LossScaleOptimizer  # type: ignore[attr-defined]
+        return "keras_new", both.LossScaleOptimizerV3
+    return "keras_v2", both.LossScaleOptimizer
 
 
 def keras_of_class(cls: Any) -> Any:

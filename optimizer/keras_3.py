@@ -24,6 +24,10 @@ class Adapter(WithoutSlots):
     """The parts of a LossScaleOptimizer that depend on Keras 3."""
 
     _are_gradients_scaled: Optional[bool] = None  # None: nobody has said so far
+    built: bool
+    name: str
+    _variables: List[Any]
+    _trainable_variables: List[Any]
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         if keras.backend.backend() != "tensorflow":
@@ -136,7 +140,7 @@ class Adapter(WithoutSlots):
         if not self.built:
             self.inner_optimizer.build(var_list)
             # past Keras's own class, whose build makes the variables of a dynamic scale
-            super(keras.optimizers.LossScaleOptimizer, self).build(var_list)
+            super(keras.optimizers.LossScaleOptimizer, self).build(var_list)  # type: ignore[misc]
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
         with tf.init_scope():

@@ -158,7 +158,7 @@ class Adapter(WithoutSlots):
         super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
 
     @property
-    def inner_optimizer(self) -> Any:  # type: ignore[override]
+    def inner_optimizer(self) -> Any:
         """The wrapped optimizer."""
         return self._optimizer
 
