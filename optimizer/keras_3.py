@@ -7,6 +7,8 @@ come are scaled, after ``get_unscaled_gradients`` they are not.
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import weakref
+
 import keras
 import tensorflow as tf
 
@@ -18,6 +20,8 @@ from .wrapper import LossScaleOptimizer
 
 # piece of state → what Keras's own class calls its variable; in the order in which Keras makes them
 _NAMES = {"good_steps": "step_counter", "current_loss_scale": "dynamic_scale"}
+# a policy's state in the graph → name → Keras's variable
+_variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 
 
 class Adapter(WithoutSlots):
@@ -41,19 +45,27 @@ class Adapter(WithoutSlots):
         if not core.has_pure_step(policy):
             super()._hold(policy)
             return
-        state = policy._remembered().read()
+        memory = policy._remembered()
+        if memory not in _variables_of_state:
+            made = self._state_variables(memory.plain(), policy.initial_state())
+            memory = core.hold_in_graph(policy, lambda name, value: made[name].value)
+            _variables_of_state[memory] = made
+        for name, variable in _variables_of_state[memory].items():  # of another optimizer, if both have one policy
+            setattr(self, _NAMES.get(name, name), variable)
+
+    def _state_variables(self, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> Dict[str, Any]:
+        """Keras's variables for a policy's state: those that its own class has too come first, in its order."""
         places = {name: place for place, name in enumerate(_NAMES)}
-        made = {}
-        for name in sorted(state, key=lambda name: places.get(name, len(places))):
-            made[name] = self.add_variable(  # type: ignore[attr-defined]
+        return {
+            name: self.add_variable(  # type: ignore[attr-defined]
                 shape=(),
-                dtype=state[name].dtype.name,
-                initializer=keras.initializers.Constant(state[name].item()),
+                dtype=kinds[name].dtype.name,
+                initializer=keras.initializers.Constant(values[name]),
                 aggregation="none",
                 name=_NAMES.get(name, name),
             )
-            setattr(self, _NAMES.get(name, name), made[name])
-        core.hold_in_graph(policy, lambda name, value: made[name].value)
+            for name in sorted(values, key=lambda name: places.get(name, len(places)))
+        }
 
     # Keras 3's own words
 

@@ -7,8 +7,8 @@ import tensorflow as tf
 from scalekeeper.optimizer import LossScaleOptimizer
 
 STEPS = 30
-# Where TensorFlow's own class believes the first replica of each worker, one worker would apply what the other skips,
-# and wait for it forever: there it takes part in those steps only that are good for all or bad for all.
+# Where TensorFlow's own class believes the first replica of each worker, one worker applies what the other skips, and a
+# run with such steps did not end: there it takes part in those only that are good for all or bad for all.
 WRAPPERS = ("ours",) if installed_keras.LOOKS_AT_FIRST_REPLICA_ONLY else ("ours", "tensorflow")
 
 
