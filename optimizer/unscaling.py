@@ -38,11 +38,8 @@ def _unscaled(grad: Any, reciprocal: Any) -> Any:
 
 
 def unscaling_of(grad: Any) -> Optional[Unscaling]:
-    """How ``unscaled`` made this tensor, if it did so in the graph that is being built."""
-    found: Optional[Unscaling] = getattr(grad, "_scalekeeper_unscaling", None)
-    if found is None or tf.executing_eagerly() or grad.graph is not tf.compat.v1.get_default_graph():
-        return None
-    return found
+    """How ``unscaled`` made this tensor, if it did."""
+    return getattr(grad, "_scalekeeper_unscaling", None)
 
 
 def times(values: Any, factor: Any) -> Any:

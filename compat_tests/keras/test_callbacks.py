@@ -26,8 +26,10 @@ class ChangeAttribute(tf.keras.callbacks.Callback):
         self.name, self.value, self.in_place = name, value, in_place
 
     def on_epoch_end(self, epoch, logs=None):
-        if self.in_place:
+        if self.in_place and IS_KERAS_3:  # whose set_value does not work
             getattr(self.model.optimizer, self.name).assign(self.value)
+        elif self.in_place:
+            tf.keras.backend.set_value(getattr(self.model.optimizer, self.name), self.value)
         else:
             setattr(self.model.optimizer, self.name, self.value)
 
