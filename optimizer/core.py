@@ -7,7 +7,6 @@ import tensorflow as tf
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
 from ..registry.documents import SKIPPED_STEPS
-from .conditional import unlowered_cond
 from .graph_state import GraphState, make_variable
 from .measuring import measure
 from .packing import packed, unpacked
@@ -69,26 +68,19 @@ _SUPPORTED_STRATEGIES = (
 def gated_step(
     policy: Any,
     grads: Sequence[Any],
-    variables: Sequence[Any],
     apply: Callable[[List[Any]], Any],
     skip: Callable[[], Any],
-    has_fused_updates: bool,
 ) -> Any:
     """Update the loss scale by these gradients, and apply them if the policy says so.
 
     Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
-    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
-    touch. ``has_fused_updates`` says that ``apply`` is one operation for each variable.
+    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once.
     """
     packs = packed(grads)
     report = measure(packs, policy.needs) if has_pure_step(policy) else {}
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
-        # One operation can't hold variables of several devices; and the graph optimizer does not look into it, which
-        # an update of many operations needs more than it needs fewer switches.
-        is_on_one_device = len({_device(each) for each in variables}) == 1
-        cond = unlowered_cond if has_fused_updates and is_on_one_device else tf.cond
-        return _gate(cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
+        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     context = tf.distribute.get_replica_context()
     names = list(report)
@@ -98,7 +90,7 @@ def gated_step(
         _require_pure_step(policy)
         together = _agreed(names, context.all_reduce(tf.distribute.ReduceOp.SUM, shares) if names else None)
         update_op, should_apply = _decide(policy, grads, Report(**together))
-        return _gate(tf.cond, update_op, should_apply, lambda: apply(unpacked(packs)), skip)
+        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     def across_replicas(strategy: Any, grads: Any, contents: Any, shares: Any) -> Any:
         # summing is the one reduction that every strategy has
@@ -111,7 +103,7 @@ def gated_step(
         def in_each_replica() -> Any:
             return strategy.extended.call_for_each_replica(in_replica, args=contents)
 
-        return _gate(tf.cond, update_op, should_apply, in_each_replica, skip)
+        return _gate(update_op, should_apply, in_each_replica, skip)
 
     # of a pack, the tensors are each replica's own
     contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
@@ -130,12 +122,6 @@ def _require_pure_step(policy: Any) -> None:
             f"{type(policy).__name__} decides in update(), which can't see all replicas in a step that XLA compiles "
             "for each of them: write next_state and should_apply instead, or leave out jit_compile=True"
         )
-
-
-def _device(variable: Any) -> str:
-    """A Keras 3 variable holds TensorFlow's in its ``value``, which in TensorFlow's own is a method."""
-    value = variable.value
-    return str((variable if callable(value) else value).device)
 
 
 def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:
@@ -174,12 +160,12 @@ def _agreed(names: Sequence[str], sums: Any) -> Dict[str, Any]:
     return {name: together[name](row) for name, row in zip(names, rows)}
 
 
-def _gate(cond: Any, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
+def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
     """Apply or skip; in a graph, the op that does all of it."""
     if should_apply is True:
         applied = _operations(apply())
     else:
-        applied = [cond(should_apply, _as_branch(apply), _as_branch(skip))]
+        applied = [tf.cond(should_apply, _as_branch(apply), _as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
 
 

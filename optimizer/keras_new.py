@@ -26,10 +26,6 @@ class WithoutSlots(LossScaleOptimizer):
     def _variables_of_inner(self) -> List[Any]:
         return list(self.inner_optimizer.variables)
 
-    def _inner_variables(self) -> List[Any]:
-        rate = getattr(self.inner_optimizer, "_learning_rate", None)
-        return [*self._variables_of_inner(), *([rate] if isinstance(rate, tf.Variable) else [])]
-
     # Gradients
 
     @core.as_written

@@ -19,7 +19,6 @@ class Adapter(LossScaleOptimizer):
     """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
 
     _advances_natively = True
-    _has_fused_updates = True
     _optimizer: Any
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
@@ -59,10 +58,6 @@ class Adapter(LossScaleOptimizer):
 
     def _create_all_weights(self, var_list: Sequence[Any]) -> None:
         self._optimizer._create_all_weights(var_list)
-
-    def _inner_variables(self) -> List[Any]:
-        hyper = [value for value in self._optimizer._hyper.values() if isinstance(value, tf.Variable)]
-        return [*self._optimizer.weights, *hyper]
 
     def _require_can_apply(self, aggregate: bool) -> None:
         if aggregate or self._can_leave_out_aggregation():

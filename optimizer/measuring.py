@@ -2,11 +2,16 @@
 
 from typing import Any, Dict, FrozenSet, List, Optional, Sequence
 
+import functools
+
 import tensorflow as tf
 
 from .conditional import unlowered_cond
-from .packing import Pack, packed
+from .packing import Pack, is_of_at_most, packed
 from .tensorflow_ops import is_finite
+
+_NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
+_CHEAP_TO_WIDEN = 2**16  # elements: half a megabyte in float64
 
 
 def measure(packs: Sequence[Pack], needs: FrozenSet[str]) -> Dict[str, Any]:
@@ -35,22 +40,39 @@ def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, 
 def _are_finite(packs: Sequence[Pack]) -> Any:
     """Whether every gradient is finite, as a boolean scalar.
 
-    A finite sum proves that every term is finite, and a sum reads each gradient once. Only a sum that is not finite,
-    which terms that are all finite can have too, needs the exact look. The gradients are added up before they are
-    unscaled: a product of a finite number with a factor of at most 1 is finite.
+    A finite sum proves that every term is finite, and a sum reads each gradient once. A sum of float32 numbers in
+    float64 is finite just then, so that small gradients need no more. For the others that would take too long: they are
+    added up as they are, and only a sum that is not finite, which terms that are all finite can have too, needs the
+    exact look. They are added up before they are unscaled: a product of a finite number with a factor of at most 1 is
+    finite.
     """
+    sums, large = [], []
+    for pack in packs:
+        is_small = pack.reciprocal is None and is_of_at_most(_CHEAP_TO_WIDEN, pack.values)
+        if is_small and pack.values.dtype in _NARROW:
+            sums.append(tf.reduce_sum(tf.cast(_checkable(pack.values), tf.float64)))
+        else:
+            large.append(pack)
+    verdicts = [is_finite(tf.add_n(sums))] if sums else []
+    verdicts += _large_are_finite(large)
+    return functools.reduce(tf.logical_and, verdicts) if verdicts else tf.constant(True)
+
+
+def _large_are_finite(packs: Sequence[Pack]) -> List[Any]:
+    """One verdict, or none if there is nothing to look at."""
     arrays = _present(_checkable(pack.values) for pack in packs)
     if not arrays:
-        return tf.constant(True)
+        return []
     reciprocals = {id(pack.reciprocal): pack.reciprocal for pack in packs if pack.reciprocal is not None}
     is_proof = is_finite(tf.add_n([tf.cast(tf.reduce_sum(array), tf.float32) for array in arrays]))
     for reciprocal in reciprocals.values():
         is_proof = tf.logical_and(is_proof, reciprocal <= 1.0)
-    return unlowered_cond(
+    exact_look = unlowered_cond(
         is_proof,
         lambda: tf.constant(True),
         lambda: tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in _unscaled_arrays(packs)])),
     )
+    return [exact_look]
 
 
 def _unscaled_arrays(packs: Sequence[Pack]) -> List[Any]:

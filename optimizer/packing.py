@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from .unscaling import times, unscaling_of
+from .unscaling import Unscaling, times, unscaling_of
 
 # Starting an operation costs more than what it does to an array of this many elements; with as many arrays as this, it
 # pays to stack them.
@@ -17,37 +17,35 @@ class Pack(NamedTuple):
 
     places: Tuple[int, ...]
     values: Any
-    reciprocal: Optional[Any]
-
-    @property
-    def is_stack(self) -> bool:
-        return len(self.places) > 1
+    reciprocal: Optional[Any] = None
 
     def unscaled_values(self) -> Any:
         return self.values if self.reciprocal is None else times(self.values, self.reciprocal)
 
     def gradients(self) -> List[Any]:
         values = self.unscaled_values()
-        return tf.unstack(values, num=len(self.places)) if self.is_stack else [values]
+        return tf.unstack(values, num=len(self.places)) if len(self.places) > 1 else [values]
 
 
 def packed(grads: Sequence[Any]) -> List[Pack]:
-    """Take back the unscaling of the gradients, so that it is done late and together, and stack the small ones."""
-    groups: Dict[Any, List[int]] = {}
-    sources = []
-    for place, grad in enumerate(grads):
-        grad = grad if isinstance(grad, tf.IndexedSlices) else tf.convert_to_tensor(grad)
-        values, reciprocal = unscaling_of(grad) or (grad, None)
-        sources.append((values, reciprocal))
-        alike = (values.dtype, tuple(values.shape), id(reciprocal)) if _is_small(values) else place
-        groups.setdefault(alike, []).append(place)
+    """Take back the unscaling of large gradients, so that it is done late; stack the small ones and do it together."""
     packs = []
+    groups: Dict[Any, List[int]] = {}
+    grads = [grad if isinstance(grad, tf.IndexedSlices) else tf.convert_to_tensor(grad) for grad in grads]
+    for place, grad in enumerate(grads):
+        unscaling = unscaling_of(grad) or Unscaling(grad, None)
+        if is_of_at_most(_SMALL, grad):
+            alike = (grad.dtype, tuple(grad.shape), id(unscaling.reciprocal))
+            groups.setdefault(alike, []).append(place)
+        else:
+            packs.append(Pack((place,), *unscaling))
     for places in groups.values():
         if len(places) < _FEW:
-            packs += [Pack((place,), *sources[place]) for place in places]
+            packs += [Pack((place,), grads[place]) for place in places]
         else:
-            stack = tf.stack([sources[place][0] for place in places])
-            packs.append(Pack(tuple(places), stack, sources[places[0]][1]))
+            sources = [unscaling_of(grads[place]) or Unscaling(grads[place], None) for place in places]
+            stack = Pack(tuple(places), tf.stack([source.scaled for source in sources]), sources[0].reciprocal)
+            packs.append(Pack(stack.places, stack.unscaled_values()))
     return packs
 
 
@@ -59,7 +57,8 @@ def unpacked(packs: Sequence[Pack]) -> List[Any]:
     return [found[place] for place in sorted(found)]
 
 
-def _is_small(values: Any) -> bool:
+def is_of_at_most(count: int, values: Any) -> bool:
+    """Whether an array is known to have no more elements than this."""
     if isinstance(values, tf.IndexedSlices) or not values.shape.is_fully_defined():
         return False
-    return bool(values.shape.num_elements() <= _SMALL)
+    return bool(values.shape.num_elements() <= count)

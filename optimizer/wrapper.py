@@ -31,7 +31,6 @@ class LossScaleOptimizer:
 
     inner_optimizer: Any
     _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
-    _has_fused_updates = False  # whether the inner optimizer's update is one operation for each variable
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
         from .generations import concrete_class
@@ -76,10 +75,6 @@ class LossScaleOptimizer:
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
         """Make the inner optimizer's variables, before the conditional, where none can be made."""
-        raise NotImplementedError
-
-    def _inner_variables(self) -> List[Any]:
-        """Every variable of the inner optimizer."""
         raise NotImplementedError
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
@@ -155,9 +150,7 @@ class LossScaleOptimizer:
                 [(known.get(place), variable) for place, (_, variable) in enumerate(pairs)], name, aggregate
             )
 
-        grads = [pairs[place][0] for place in places]
-        touched = [*(pairs[place][1] for place in places), *self._inner_variables()]
-        return core.gated_step(self._policy, grads, touched, apply, self._skip, self._has_fused_updates)
+        return core.gated_step(self._policy, [pairs[place][0] for place in places], apply, self._skip)
 
     def _require_can_apply(self, aggregate: bool) -> None:
         """Refuse what the inner optimizer can't honour."""
