@@ -35,14 +35,19 @@ def _processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def _names(row: Any) -> Any:
+    return tuple(value for value in row.values() if isinstance(value, str))
+
+
 def record(what: str, rows: List[Any]) -> None:
-    """Put rows in place of those that were measured before, and leave the rest of the file."""
+    """Put rows in place of those that were measured before under the same names, and leave the rest."""
     path = os.path.join(RESULTS, name_of_tensorflow().replace(" ", "-") + ".json")
     content = {}
     if os.path.exists(path):
         with open(path, encoding="utf-8") as stream:
             content = json.load(stream)
-    content.update({"name": name_of_tensorflow(), "machine": machine(), what: rows})
+    merged = {_names(row): row for row in [*content.get(what, []), *rows]}
+    content.update({"name": name_of_tensorflow(), "machine": machine(), what: list(merged.values())})
     os.makedirs(RESULTS, exist_ok=True)
     with open(path + ".new", "w", encoding="utf-8") as stream:
         json.dump(content, stream, indent=1)

@@ -1,6 +1,6 @@
 """What one step costs more than the bare optimizer's: TensorFlow's own LossScaleOptimizer, and ours.
 
-    python benchmarks/step_overhead.py [--seconds 10] [--sets many mix big] [--scales fixed dynamic] [--record]
+    python benchmarks/step_overhead.py [--seconds 10] [--repeats 3] [--sets …] [--scales …] [--record]
 
 One traced ``get_unscaled_gradients`` + ``apply_gradients`` step, in one process, interleaved in random order, medians,
 on three sets of float32 gradients. Overhead = time − bare; reported as ours / TensorFlow's own. ``--record`` writes the
@@ -10,6 +10,7 @@ figures to benchmarks/results/, from which benchmarks/render.py makes the tables
 from typing import Any, Callable, Dict, List
 
 import argparse
+import itertools
 import os
 import random
 import statistics
@@ -52,28 +53,33 @@ def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
     return step
 
 
-def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float) -> Dict[str, float]:
+def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step: bare, TensorFlow's own class, ours."""
-    steps = {
-        "bare": traced_step(make(), shapes),
-        "own": traced_step(upstream(make(), scale), shapes),
-        "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
-    }
-    times: Dict[str, List[float]] = {name: [] for name in steps}
-    names = list(steps)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        random.shuffle(names)  # none of them always comes after the same other one
-        for name in names:
-            began = time.perf_counter()
-            steps[name]().numpy()
-            times[name].append(time.perf_counter() - began)
-    return {name: 1000 * statistics.median(several[5:]) for name, several in times.items()}
+    times: Dict[str, List[float]] = {"bare": [], "own": [], "ours": []}
+    names = list(times)
+    for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
+        steps = {
+            "bare": traced_step(make(), shapes),
+            "own": traced_step(upstream(make(), scale), shapes),
+            "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
+        }
+        end = time.perf_counter() + seconds / repeats
+        for turn in itertools.count():
+            random.shuffle(names)  # none of them always comes after the same other one
+            for name in names:
+                began = time.perf_counter()
+                steps[name]().numpy()
+                if turn >= 2:
+                    times[name].append(time.perf_counter() - began)
+            if turn >= 3 and time.perf_counter() > end:
+                break
+    return {name: 1000 * statistics.median(several) for name, several in times.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10.0, help="for each row")
+    parser.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
     parser.add_argument("--sets", nargs="*", default=list(SETS))
     parser.add_argument("--scales", nargs="*", default=list(SCALES))
     parser.add_argument("--record", action="store_true")
@@ -88,7 +94,9 @@ def main() -> None:
                     scale = SCALES[scale_name]
                     try:
                         make = getattr(optimizers, inner)
-                        ms = compare(SETS[set_name], lambda make=make: make(1e-6), scale, options.seconds)
+                        ms = compare(
+                            SETS[set_name], lambda make=make: make(1e-6), scale, options.seconds, options.repeats
+                        )
                     except InexpressibleError:
                         continue
                     ratio = (ms["ours"] - ms["bare"]) / (ms["own"] - ms["bare"])

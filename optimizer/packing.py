@@ -23,8 +23,12 @@ class Pack(NamedTuple):
         return self.values if self.reciprocal is None else times(self.values, self.reciprocal)
 
     def gradients(self) -> List[Any]:
+        """Tensors of the graph that is being built: what sums gradients over replicas asks for one graph."""
         values = self.unscaled_values()
-        return tf.unstack(values, num=len(self.places)) if len(self.places) > 1 else [values]
+        if len(self.places) > 1:
+            return tf.unstack(values, num=len(self.places))
+        is_as_it_was = self.reciprocal is None and not isinstance(values, tf.IndexedSlices)
+        return [tf.identity(values) if is_as_it_was else values]
 
 
 def packed(grads: Sequence[Any]) -> List[Pack]:
