@@ -1,33 +1,38 @@
 """What one step costs more than the bare optimizer's: TensorFlow's own LossScaleOptimizer, and ours.
 
-    python benchmarks/step_overhead.py [--rounds 200] [--json FILE]
+    python benchmarks/step_overhead.py [--seconds 10] [--repeats 3] [--sets …] [--scales …] [--record]
 
-One traced ``get_unscaled_gradients`` + ``apply_gradients`` step, in one process, interleaved, medians, on three sets of
-float32 gradients. Overhead = time − bare; reported as ours / TensorFlow's own.
+One traced ``get_unscaled_gradients`` + ``apply_gradients`` step, in one process, interleaved in random order, medians,
+on three sets of float32 gradients. Overhead = time − bare; reported as ours / TensorFlow's own. ``--record`` writes the
+figures to benchmarks/results/, from which benchmarks/render.py makes the tables and the plot of docs/performance.md.
 """
 
 from typing import Any, Callable, Dict, List
 
 import argparse
-import json
-import platform
+import itertools
+import os
 import random
 import statistics
+import sys
 import time
 
 import numpy as np
 import tensorflow as tf
+from recording import machine, record
 
-from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper import LossScaleOptimizer
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
+from installed_keras import IS_KERAS_3, OPTIMIZERS, InexpressibleError, upstream
 
 SETS = {
     "many": [(64,)] * 160,
     "mix": [(256, 256)] * 80 + [(256,)] * 80,
     "big": [(2048, 2048)] * 8,
 }
-OPTIMIZERS = {"SGD": lambda: tf.keras.optimizers.SGD(1e-6), "Adam": lambda: tf.keras.optimizers.Adam(1e-6)}
+INNER = ("SGD", "Adam")
 SCALES: Dict[str, Any] = {"fixed": 128.0, "dynamic": "dynamic"}
-UPSTREAM = tf.keras.mixed_precision.experimental.LossScaleOptimizer
 
 
 def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
@@ -35,64 +40,75 @@ def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
     rng = np.random.RandomState(0)
     variables = [tf.Variable(rng.randn(*shape).astype("float32")) for shape in shapes]
     grads = [tf.constant(rng.randn(*shape).astype("float32")) for shape in shapes]
-    scales = hasattr(optimizer, "get_unscaled_gradients")
+    unscales = hasattr(optimizer, "get_unscaled_gradients")  # Keras 3's own does it when it applies them
 
+    # the gradients are captured, not passed: newer TensorFlows take longer to look at 160 arguments than for the step
     @tf.function
-    def step(*grads: Any) -> Any:
-        unscaled = optimizer.get_unscaled_gradients(list(grads)) if scales else list(grads)
+    def step() -> Any:
+        unscaled = optimizer.get_unscaled_gradients(list(grads)) if unscales else list(grads)
         optimizer.apply_gradients(zip(unscaled, variables))
-        return optimizer.iterations
+        return tf.identity(optimizer.iterations.value if IS_KERAS_3 else optimizer.iterations)
 
-    step(*grads)
-    return lambda: step(*grads)
+    step()
+    return step
 
 
-def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, rounds: int) -> Dict[str, float]:
+def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step: bare, TensorFlow's own class, ours."""
-    steps = {
-        "bare": traced_step(make(), shapes),
-        "own": traced_step(UPSTREAM(make(), scale), shapes),
-        "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
-    }
-    seconds: Dict[str, List[float]] = {name: [] for name in steps}
-    names = list(steps)
-    for turn in range(rounds + 5):
-        random.shuffle(names)  # none of them always comes after the same other one
-        for name in names:
-            step = steps[name]
-            began = time.perf_counter()
-            step().numpy()
-            if turn >= 5:
-                seconds[name].append(time.perf_counter() - began)
-    return {name: 1000 * statistics.median(times) for name, times in seconds.items()}
+    times: Dict[str, List[float]] = {"bare": [], "own": [], "ours": []}
+    names = list(times)
+    for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
+        steps = {
+            "bare": traced_step(make(), shapes),
+            "own": traced_step(upstream(make(), scale), shapes),
+            "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
+        }
+        end = time.perf_counter() + seconds / repeats
+        for turn in itertools.count():
+            random.shuffle(names)  # none of them always comes after the same other one
+            for name in names:
+                began = time.perf_counter()
+                steps[name]().numpy()
+                if turn >= 2:
+                    times[name].append(time.perf_counter() - began)
+            if turn >= 3 and time.perf_counter() > end:
+                break
+    return {name: 1000 * statistics.median(several) for name, several in times.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=200)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each row")
+    parser.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
     parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--json")
+    parser.add_argument("--scales", nargs="*", default=list(SCALES))
+    parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
-    print(
-        f"TensorFlow {tf.__version__}, Python {platform.python_version()}, {platform.processor() or platform.machine()}"
-    )
-    print(f"{'set':<5} {'optimizer':<9} {'scale':<8} {'bare':>7} {'own':>7} {'ours':>7}   overhead ours / own")
+    print(machine())
+    print(f"{'set':<5} {'optimizer':<12} {'scale':<8} {'bare':>7} {'own':>7} {'ours':>7}   overhead ours / own")
     rows = []
     for set_name in options.sets:
-        rounds = options.rounds if set_name != "big" else max(20, options.rounds // 4)
-        for optimizer_name, make in OPTIMIZERS.items():
-            for scale_name, scale in SCALES.items():
-                ms = compare(SETS[set_name], make, scale, rounds)
-                ratio = (ms["ours"] - ms["bare"]) / (ms["own"] - ms["bare"])
-                rows.append({"set": set_name, "optimizer": optimizer_name, "scale": scale_name, "ratio": ratio, **ms})
-                print(
-                    f"{set_name:<5} {optimizer_name:<9} {scale_name:<8} "
-                    f"{ms['bare']:>7.2f} {ms['own']:>7.2f} {ms['ours']:>7.2f}   {ratio:.2f}",
-                    flush=True,
-                )
-    if options.json:
-        with open(options.json, "w", encoding="utf-8") as stream:
-            json.dump({"tensorflow": tf.__version__, "rows": rows}, stream, indent=1)
+        for kind, optimizers in OPTIMIZERS.items():
+            for inner in INNER:
+                for scale_name in options.scales:
+                    scale = SCALES[scale_name]
+                    try:
+                        make = getattr(optimizers, inner)
+                        ms = compare(
+                            SETS[set_name], lambda make=make: make(1e-6), scale, options.seconds, options.repeats
+                        )
+                    except InexpressibleError:
+                        continue
+                    ratio = (ms["ours"] - ms["bare"]) / (ms["own"] - ms["bare"])
+                    rows.append({"set": set_name, "kind": kind, "optimizer": inner, "scale": scale_name, **ms})
+                    name = inner if kind == "default" else f"{inner} {kind}"
+                    print(
+                        f"{set_name:<5} {name:<12} {scale_name:<8} "
+                        f"{ms['bare']:>7.2f} {ms['own']:>7.2f} {ms['ours']:>7.2f}   {ratio:.2f}",
+                        flush=True,
+                    )
+    if options.record:
+        record("step", rows)
 
 
 if __name__ == "__main__":

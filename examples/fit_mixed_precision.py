@@ -9,7 +9,11 @@ import tensorflow as tf
 import scalekeeper
 
 tf.random.set_seed(0)
-tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+mixed_precision = tf.keras.mixed_precision
+if hasattr(mixed_precision, "set_global_policy"):
+    mixed_precision.set_global_policy("mixed_float16")
+else:  # up to TensorFlow 2.3
+    mixed_precision.experimental.set_policy("mixed_float16")
 model = tf.keras.Sequential(
     [
         tf.keras.layers.Dense(16, activation="relu", input_shape=(4,)),

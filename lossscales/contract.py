@@ -115,6 +115,13 @@ class LossScale:
         """The current scale, as a float32 scalar."""
         return self._remembered().scale()
 
+    def numpy(self) -> Any:
+        """The current scale as NumPy has it. Newer TensorFlows have a number in ``loss_scale``: this reads as one."""
+        return np.float32(self())
+
+    def __float__(self) -> float:
+        return float(self())
+
     def update(self, grads: Any) -> Tuple[Any, Any]:
         """Take one step with these (unscaled) gradients. Returns ``(update_op, should_apply)``."""
         update_op, should_apply = self._remembered().update(grads)

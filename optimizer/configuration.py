@@ -1,6 +1,6 @@
 """A policy in an optimizer's configuration: TensorFlow's own words where they suffice, a superset where not."""
 
-from typing import Any, Dict, Mapping
+from typing import Any, Dict, Mapping, Optional
 
 import json
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from ..registry.errors import InvalidSpecError, Problem, unknown
 from ..registry.plugins import loss_scales
+from .arguments import spec_of_newer_words
 
 
-def config_of_policy(policy: Any) -> Dict[str, Any]:
+def config_of(policy: Any) -> Dict[str, Any]:
     """``class_name`` and ``config``, without what only we have and what is at its default: so TensorFlow reads it."""
     config = dict(policy.get_config())
     theirs = getattr(policy, "tensorflow_parameters", ())
@@ -20,7 +21,26 @@ def config_of_policy(policy: Any) -> Dict[str, Any]:
     return {"class_name": type(policy).__name__, "config": plain(config)}
 
 
-def policy_of_config(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
+def in_newer_words(policy: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """A policy's configuration as 2.4 and later have it, if they can say it: a fixed scale, or a plain dynamic one."""
+    class_name, config = policy["class_name"], dict(policy["config"])
+    if class_name == "FixedLossScale" and config.keys() == {"loss_scale_value"}:
+        return {"dynamic": False, "initial_scale": config["loss_scale_value"], "dynamic_growth_steps": None}
+    if class_name == "DynamicLossScale" and config.pop("multiplier", None) == 2.0 and len(config) == 2:
+        scale, period = config["initial_loss_scale"], config["increment_period"]
+        return {"dynamic": True, "initial_scale": scale, "dynamic_growth_steps": period}
+    return None
+
+
+def policy_of(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
+    """The policy in an optimizer's configuration, in the words of any version or in ours."""
+    if "loss_scale" in config:
+        return _policy_of_class(config["loss_scale"], custom_objects)
+    names = ("initial_scale", "dynamic_growth_steps")
+    return loss_scales.resolve(spec_of_newer_words(config.get("dynamic", True), *map(config.get, names)))
+
+
+def _policy_of_class(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
     """A policy from ``class_name`` and ``config``: a registered class, or one of the caller's."""
     class_name = config["class_name"]
     classes: Dict[str, Any] = {

@@ -7,8 +7,9 @@ import tensorflow as tf
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
 from ..registry.documents import SKIPPED_STEPS
-from . import gradients
-from .graph_state import GraphState
+from .graph_state import GraphState, make_variable
+from .measuring import measure
+from .packing import packed, unpacked
 
 NATIVE, ADVANCE, HOLD = SKIPPED_STEPS
 
@@ -20,11 +21,13 @@ def as_written(function: Function) -> Function:
     return cast(Function, tf.autograph.experimental.do_not_convert(function))
 
 
-def hold_in_graph(policy: Any) -> Any:
+def hold_in_graph(policy: Any, make_variable: Callable[[str, Any], Any] = make_variable) -> Any:
     """Move a policy's state into variables, and return what a checkpoint has to track."""
     if has_pure_step(policy):
         memory = policy._remembered()
-        return memory if isinstance(memory, GraphState) else policy.move_state(GraphState)
+        if isinstance(memory, GraphState):
+            return memory
+        return policy.move_state(lambda policy, state: GraphState(policy, state, make_variable))
     if hasattr(policy, "_track_trackable"):
         return policy  # TensorFlow's own LossScale, or a class derived from it
     holder = tf.Module(name="loss_scale")
@@ -34,6 +37,11 @@ def hold_in_graph(policy: Any) -> Any:
     return holder
 
 
+def state_variables(policy: Any) -> Dict[str, Any]:
+    """The variables of a policy that an optimizer holds, by name."""
+    return dict(policy._remembered().state_variables) if has_pure_step(policy) else {}
+
+
 def has_pure_step(policy: Any) -> bool:
     return isinstance(policy, LossScale) and type(policy).update is LossScale.update
 
@@ -41,54 +49,79 @@ def has_pure_step(policy: Any) -> bool:
 def require_supported_strategy() -> None:
     """Loss scaling needs a strategy whose replicas can agree on a decision."""
     strategy = tf.distribute.get_strategy()
-    supported = (
-        tf.distribute.MirroredStrategy,
-        tf.distribute.OneDeviceStrategy,
-        tf.distribute.experimental.MultiWorkerMirroredStrategy,
-    )
-    if tf.distribute.has_strategy() and not isinstance(strategy, supported):
+    if tf.distribute.has_strategy() and not isinstance(strategy, _SUPPORTED_STRATEGIES):
         raise ValueError(
             f"loss scaling does not work under {type(strategy).__name__}: "
             "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
         )
 
 
+_SUPPORTED_STRATEGIES = (
+    tf.distribute.MirroredStrategy,
+    tf.distribute.OneDeviceStrategy,
+    tf.distribute.experimental.MultiWorkerMirroredStrategy,
+    # not experimental since 2.4
+    getattr(tf.distribute, "MultiWorkerMirroredStrategy", tf.distribute.experimental.MultiWorkerMirroredStrategy),
+)
+
+
 def gated_step(
     policy: Any,
     grads: Sequence[Any],
-    variables: Sequence[Any],
     apply: Callable[[List[Any]], Any],
     skip: Callable[[], Any],
 ) -> Any:
     """Update the loss scale by these gradients, and apply them if the policy says so.
 
     Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
-    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once; ``variables`` are all that they
-    touch.
+    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once.
     """
-    report = gradients.measure(grads, policy.needs) if has_pure_step(policy) else {}
+    packs = packed(grads)
+    report = measure(packs, policy.needs) if has_pure_step(policy) else {}
     if not tf.distribute.has_strategy():
         update_op, should_apply = _decide(policy, grads, Report(**report))
-        # one operation can't hold variables of several devices
-        cond = gradients.unlowered_cond if len({each.device for each in variables}) == 1 else tf.cond
-        return _gate(cond, update_op, should_apply, lambda: apply(list(grads)), skip)
+        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
     context = tf.distribute.get_replica_context()
     names = list(report)
     # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
     shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
+    if not _replicas_can_meet(context):
+        _require_pure_step(policy)
+        together = _agreed(names, context.all_reduce(tf.distribute.ReduceOp.SUM, shares) if names else None)
+        update_op, should_apply = _decide(policy, grads, Report(**together))
+        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
 
-    def across_replicas(strategy: Any, grads: Any, shares: Any) -> Any:
-        update_op, should_apply = _decide(policy, grads, Report(**_agreed(strategy, names, shares)))
-        in_each_replica = strategy.extended.call_for_each_replica
-        run = _listed(apply)
-        return _gate(tf.cond, update_op, should_apply, lambda: in_each_replica(run, args=tuple(grads)), skip)
+    def across_replicas(strategy: Any, grads: Any, contents: Any, shares: Any) -> Any:
+        # summing is the one reduction that every strategy has
+        sums = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None) if names else None
+        update_op, should_apply = _decide(policy, grads, Report(**_agreed(names, sums)))
 
-    return context.merge_call(across_replicas, args=(tuple(grads), shares))
+        def in_replica(*contents: Any) -> Any:
+            return apply(unpacked([pack._replace(**content) for pack, content in zip(packs, contents)]))
+
+        def in_each_replica() -> Any:
+            return strategy.extended.call_for_each_replica(in_replica, args=contents)
+
+        return _gate(update_op, should_apply, in_each_replica, skip)
+
+    # of a pack, the tensors are each replica's own
+    contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
+    return context.merge_call(across_replicas, args=(tuple(grads), contents, shares))
 
 
-def _listed(apply: Callable[[List[Any]], Any]) -> Callable[..., Any]:
-    return lambda *grads: apply(list(grads))
+def _replicas_can_meet(context: Any) -> bool:
+    """Whether one piece of graph can stand for all replicas: not in those that XLA compiles one by one, on GPUs."""
+    meets = getattr(context.strategy.extended, "_use_merge_call", None)
+    return meets is None or bool(meets())
+
+
+def _require_pure_step(policy: Any) -> None:
+    if not has_pure_step(policy):
+        raise ValueError(
+            f"{type(policy).__name__} decides in update(), which can't see all replicas in a step that XLA compiles "
+            "for each of them: write next_state and should_apply instead, or leave out jit_compile=True"
+        )
 
 
 def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:
@@ -107,15 +140,18 @@ def _place_of_replica(context: Any) -> Any:
     """The replica's number among all: up to 2.3, the context counts from 0 on each of several workers."""
     extended = context.strategy.extended
     workers = getattr(extended, "_num_workers", 1)
-    first = extended._task_id * (context.num_replicas_in_sync // workers) if workers > 1 else 0
-    return first + context.replica_id_in_sync_group
+    if workers == 1 or hasattr(extended, "_get_replica_id_in_sync_group"):
+        return context.replica_id_in_sync_group
+    is_after_chief = extended._task_type == "worker" and "chief" in extended._cluster_spec.jobs
+    worker = extended._task_id + (1 if is_after_chief else 0)
+    return worker * (context.num_replicas_in_sync // workers) + context.replica_id_in_sync_group
 
 
-def _agreed(strategy: Any, names: Sequence[str], shares: Any) -> Dict[str, Any]:
-    """What all replicas know together. Summing is the one reduction that every strategy has."""
+def _agreed(names: Sequence[str], sums: Any) -> Dict[str, Any]:
+    """What all replicas know together, from the sum of their shares."""
     if not names:
         return {}
-    rows = tf.unstack(strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None), num=len(names))
+    rows = tf.unstack(sums, num=len(names))
     together = {
         "finite": lambda row: tf.reduce_sum(row) < 0.5,  # no replica says that its gradients are not
         "largest_magnitude": tf.reduce_max,
@@ -124,12 +160,12 @@ def _agreed(strategy: Any, names: Sequence[str], shares: Any) -> Dict[str, Any]:
     return {name: together[name](row) for name, row in zip(names, rows)}
 
 
-def _gate(cond: Any, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
+def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
     """Apply or skip; in a graph, the op that does all of it."""
     if should_apply is True:
         applied = _operations(apply())
     else:
-        applied = [cond(should_apply, _as_branch(apply), _as_branch(skip))]
+        applied = [tf.cond(should_apply, _as_branch(apply), _as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
 
 

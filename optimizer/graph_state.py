@@ -1,6 +1,6 @@
 """A policy's state in TensorFlow's variables."""
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import sys
 
@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
+from .measuring import measure_gradients
 from .tensorflow_ops import OPS
 
 
@@ -17,14 +18,12 @@ class GraphState(tf.Module):  # type: ignore[misc]
     It has the methods of ``lossscales.numpy_state.NumpyState``. Inside a strategy's scope the variables are mirrored.
     """
 
-    def __init__(self, loss_scale: LossScale, state: State) -> None:
+    def __init__(self, loss_scale: LossScale, state: State, make_variable: Callable[[str, Any], Any]) -> None:
         super().__init__(name="loss_scale")
         self._loss_scale = loss_scale
         self._names = tuple(state)
         for name, value in state.items():
-            variable = tf.Variable(value, name=name, dtype=value.dtype, trainable=False)
-            _let_keras_initialize(variable)
-            setattr(self, name, variable)
+            setattr(self, name, make_variable(name, value))
 
     @property
     def state_variables(self) -> Dict[str, Any]:
@@ -34,12 +33,14 @@ class GraphState(tf.Module):  # type: ignore[misc]
         return {name: variable.read_value() for name, variable in self.state_variables.items()}
 
     def plain(self) -> Dict[str, Any]:
-        get_value = tf.keras.backend.get_value
-        return {name: get_value(variable).item() for name, variable in self.state_variables.items()}
+        return {name: _value(variable).item() for name, variable in self.state_variables.items()}
 
     def write(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
-            tf.keras.backend.set_value(self.state_variables[name], value)
+            if tf.executing_eagerly():
+                self.state_variables[name].assign(value)
+            else:
+                tf.keras.backend.set_value(self.state_variables[name], value)
 
     def scale(self) -> Any:
         return self._loss_scale.scale(self.read(), OPS)
@@ -55,13 +56,30 @@ class GraphState(tf.Module):  # type: ignore[misc]
         return tf.group(*updates), should_apply
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
-        from .gradients import measure
-
-        return self.step(Report(**measure(grads, self._loss_scale.needs)))
+        return self.step(Report(**measure_gradients(grads, self._loss_scale.needs)))
 
 
-def _let_keras_initialize(variable: Any) -> None:
-    """In TF1's graph mode Keras's session initializes the variables that its backend was told of, and no others."""
-    backend = sys.modules[tf.keras.backend.get_value.__module__]  # the public module does not have track_variable
-    if hasattr(backend, "track_variable"):
-        backend.track_variable(variable)
+def make_variable(name: str, value: Any) -> Any:
+    """A variable for one piece of state."""
+    variable = tf.Variable(value, name=name, dtype=value.dtype, trainable=False)
+    if not tf.executing_eagerly():
+        # In TF1's graph mode Keras's session initializes the variables that its backend was told of, and no others. The
+        # public module does not have track_variable.
+        backend = sys.modules[tf.keras.backend.get_value.__module__]
+        if hasattr(backend, "track_variable"):
+            backend.track_variable(variable)
+    return variable
+
+
+def _value(variable: Any) -> Any:
+    """As NumPy has it; in TF1's graph mode, Keras's session knows."""
+    return variable.numpy() if tf.executing_eagerly() else tf.keras.backend.get_value(variable)
+
+
+def _current_scale(loss_scale: LossScale, dtype: Any = None, name: Any = None, as_ref: bool = False) -> Any:
+    scale = tf.convert_to_tensor(loss_scale())
+    return scale if dtype is None else tf.cast(scale, dtype)
+
+
+# so that ``loss * optimizer.loss_scale`` works, as where TensorFlow's own class has a tensor of that name
+tf.register_tensor_conversion_function(LossScale, _current_scale)

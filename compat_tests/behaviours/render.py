@@ -9,48 +9,72 @@ import os
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "expected.json")
 PAGE = os.path.join(os.path.dirname(os.path.dirname(HERE)), "docs", "behaviours.md")
-VERSIONS = ("2.0", "2.1", "2.2", "2.3")
+# in this order, neighbours have most in common
+VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.10", "2.15 legacy", "2.15", "2.21 tf_keras", "2.21 Keras 3")
 
 INTRODUCTION = """\
 # How loss scaling behaves, version by version
 
-What TensorFlow's own `tf.keras.mixed_precision.experimental.LossScaleOptimizer` does on each version, and what ours
-does there. Every cell is measured on the real TensorFlow: `compat_tests/behaviours/measure.py` measures,
-`compat_tests/behaviours/expected.json` holds what is expected, and the tests beside them fail when the two differ, for
-the better or for the worse. This page is written by `compat_tests/behaviours/render.py`. The name of an exception
-stands for what raises it. A number in brackets points at a note below the table.
+What TensorFlow's own `LossScaleOptimizer` does on each version, and what ours does there. All of it is measured on the
+real TensorFlow: `compat_tests/behaviours/measure.py` measures, `compat_tests/behaviours/expected.json` holds what is
+expected, and the tests beside them fail when the two differ, for the better or for the worse. This page is written by
+`compat_tests/behaviours/render.py`.
+
+"2.15 legacy" is TensorFlow 2.15 with the optimizers of `tf.keras.optimizers.legacy`; everywhere else they are the
+default ones, which from 2.11 on are another kind. TensorFlow 2.21 is there with each of its two Kerases.
+
+## At a glance
+
+`=` where ours does the same as TensorFlow's own class, `≠` where it does something else or more. A star marks where
+ours is not yet what it should be, or can't be: the reason stands below the details.
 """
 
 
 def page(expected):
     """The page as text."""
-    reasons = []
-    lines = [INTRODUCTION]
-    lines.append("| # | behaviour | {} | ours |".format(" | ".join("TF " + version for version in VERSIONS)))
-    lines.append("|---" * (len(VERSIONS) + 3) + "|")
+    lines = [INTRODUCTION, "| | behaviour | {} |".format(" | ".join(VERSIONS)), "|---" * (len(VERSIONS) + 2) + "|"]
     for row, entries in expected.items():
-        own = [cell(entries[version]["own"]) for version in VERSIONS]
-        lines.append("| {} |".format(" | ".join([row, entries["behaviour"], *own, ours(entries, reasons)])))
-    if reasons:
-        lines += ["", "## Where ours is not yet what it should be, or differs for a reason", ""]
-        lines += [f"{number}. {reason}" for number, reason in enumerate(reasons, 1)]
+        marks = [mark(entries[version]) for version in VERSIONS]
+        lines.append("| {} |".format(" | ".join([f"[{row}](#{row.lower()})", entries["behaviour"], *marks])))
+    for row, entries in expected.items():
+        lines += ["", f"## {row}", "", f"**{entries['behaviour'][0].upper()}{entries['behaviour'][1:]}**", ""]
+        lines += details(entries)
     return "\n".join(lines) + "\n"
 
 
-def ours(entries, reasons):
-    """One cell for all versions: what is the same on some of them is said once."""
-    versions = {}
+def mark(entry):
+    return ("=" if entry["own"] == entry["ours"] else "≠") + ("\\*" if "reason" in entry else "")
+
+
+def details(entries):
+    """A table with a line for each thing that was seen, and the versions on which it was; below it, the reasons."""
+    seen = {}
+    for subject in ("own", "ours"):
+        for version in VERSIONS:
+            seen.setdefault(entries[version][subject], {"own": [], "ours": []})[subject].append(version)
+    lines = ["| what is seen | TensorFlow's own class | ours |", "|---|---|---|"]
+    for words, versions in seen.items():
+        lines.append("| {} | {} | {} |".format(cell(words), those(versions["own"]), those(versions["ours"])))
+    reasons = {}
     for version in VERSIONS:
-        entry = entries[version]
-        versions.setdefault((entry["ours"], entry.get("reason")), []).append(version)
-    parts = []
-    for (words, reason), those in versions.items():
-        if reason is not None and reason not in reasons:
-            reasons.append(reason)
-        note = "" if reason is None else f" [{reasons.index(reason) + 1}]"
-        prefix = "" if len(versions) == 1 else "{}: ".format(", ".join(those))
-        parts.append(prefix + cell(words) + note)
-    return "<br>".join(parts)
+        if "reason" in entries[version]:
+            reasons.setdefault(entries[version]["reason"], []).append(version)
+    if reasons:
+        lines += ["", *(f"- Ours, {those(versions)}: {reason}" for reason, versions in reasons.items())]
+    return lines
+
+
+def those(versions):
+    """The versions in words: neighbours are a range."""
+    if len(versions) == len(VERSIONS):
+        return "everywhere"
+    runs = []
+    for version in versions:
+        if runs and VERSIONS.index(version) == VERSIONS.index(runs[-1][-1]) + 1:
+            runs[-1].append(version)
+        else:
+            runs.append([version])
+    return ", ".join(", ".join(run) if len(run) < 3 else f"{run[0]} to {run[-1]}" for run in runs)
 
 
 def cell(words):

@@ -2,10 +2,11 @@
 
 import functools
 import json
+import sys
 
 import numpy as np
 import tensorflow as tf
-from measure import NOT_A_NUMBER, Subject, one_weight_model, outcome, summary, train
+from measure import NOT_A_NUMBER, Subject, installed_keras, one_weight_model, outcome, summary, train
 
 
 def split_the_cpu():
@@ -14,7 +15,9 @@ def split_the_cpu():
     tf.config.experimental.set_virtual_device_configuration(cpu, [half, half])
 
 
+@functools.lru_cache(maxsize=None)
 def mirrored():
+    """One for all rows: in newer versions several in one process mix up what their replicas exchange."""
     return tf.distribute.MirroredStrategy(["/cpu:0", "/cpu:1"])
 
 
@@ -26,6 +29,12 @@ def values_after_step(strategy, optimizer, gradients, is_traced=True, **options)
     """What each replica's copy of a variable holds after each replica applied its own gradient."""
     with strategy.scope():
         variable = tf.Variable(0.0)
+        if installed_keras.IS_KERAS_3:
+            optimizer.build([variable])
+    if not hasattr(optimizer, "get_unscaled_gradients"):
+        # TensorFlow's own class of Keras 3 takes scaled gradients
+        scale = installed_keras.state_of(optimizer)["current_loss_scale"]
+        gradients = [scale * gradient for gradient in gradients]
 
     def in_replica():
         replica = tf.distribute.get_replica_context().replica_id_in_sync_group
@@ -39,11 +48,15 @@ def values_after_step(strategy, optimizer, gradients, is_traced=True, **options)
 
 
 def b4_without_aggregation(subject):
-    strategy = mirrored()
-    with strategy.scope():
-        optimizer = subject.wrap(tf.keras.optimizers.SGD(1.0), 8.0)
-    values = values_after_step(strategy, optimizer, [1.0, 3.0], experimental_aggregate_gradients=False)
-    return {(-1.0, -3.0): "accepted", (-4.0, -4.0): "ignored"}.get(tuple(values), str(values))
+    def seen(**options):
+        strategy = mirrored()
+        with strategy.scope():
+            optimizer = subject.wrap(subject.sgd(), subject.dynamic(8.0))
+        values = values_after_step(strategy, optimizer, [1.0, 3.0], **options)
+        return {(-1.0, -3.0): "accepted", (-4.0, -4.0): "ignored"}.get(tuple(values), str(values))
+
+    choices = {"experimental_aggregate_gradients": False, "skip_gradients_aggregation": True}
+    return {name: outcome(functools.partial(seen, **{name: value})) for name, value in choices.items()}
 
 
 def b10_unsupported_strategy(subject):
@@ -54,13 +67,13 @@ def b10_unsupported_strategy(subject):
     def constructed():
         try:
             with central().scope():
-                subject.wrap(tf.keras.optimizers.SGD(1.0), 8.0)
+                subject.wrap(subject.sgd(), subject.dynamic(8.0))
         except Exception as error:
             return refusal(error)
         return "no check"
 
     def stepped(loss_scale):
-        optimizer = subject.wrap(tf.keras.optimizers.SGD(1.0), loss_scale)
+        optimizer = subject.wrap(subject.sgd(), loss_scale)
         try:
             values = values_after_step(central(), optimizer, [1.0, 3.0])
         except Exception as error:
@@ -74,11 +87,11 @@ def b10_unsupported_strategy(subject):
             train(model, 2)
             return model.get_weights()[0].item()
 
-        bare = outcome(lambda: weight(lambda: tf.keras.optimizers.SGD(1.0)))
+        bare = outcome(lambda: weight(lambda: subject.sgd()))
         if isinstance(bare, str):
             return bare + " with the bare optimizer too"
         try:
-            wrapped = weight(lambda: subject.wrap(tf.keras.optimizers.SGD(1.0), 8.0))
+            wrapped = weight(lambda: subject.wrap(subject.sgd(), subject.dynamic(8.0)))
         except Exception as error:
             return refusal(error)
         return "no check, right result" if wrapped == bare else "no check, wrong result"
@@ -97,19 +110,19 @@ def b18_nan_on_one_replica(subject):
     def seen(gradients, is_traced):
         strategy = mirrored()
         with strategy.scope():
-            optimizer = subject.wrap(tf.keras.optimizers.SGD(1.0), subject.dynamic(8.0))
+            optimizer = subject.wrap(subject.sgd(), subject.dynamic(8.0))
         values = values_after_step(strategy, optimizer, gradients, is_traced)
         is_halved = subject.state(optimizer)[0] == 4.0
         words = "all skip" if values == [0.0, 0.0] else "applied"
         return words if is_halved else words + ", scale not halved"
 
-    def fitted():
+    def fitted(inputs):
         """The loss is the mean over both examples of the batch, one for each replica: the second step moves by one."""
         strategy = mirrored()
         with strategy.scope():
-            optimizer = subject.wrap(tf.keras.optimizers.SGD(1.0), subject.dynamic(8.0))
+            optimizer = subject.wrap(subject.sgd(), subject.dynamic(8.0))
             model = one_weight_model(optimizer)
-        inputs = np.array([[1.0], [NOT_A_NUMBER], [1.0], [1.0]], np.float32)
+        inputs = np.array([[each] for each in (*inputs, 1.0, 1.0)], np.float32)
         model.fit(inputs, inputs, batch_size=2, shuffle=False, verbose=0)
         return "all skip" if model.get_weights()[0].item() == -1.0 else "applied"
 
@@ -120,7 +133,8 @@ def b18_nan_on_one_replica(subject):
             "eager on the second": outcome(lambda: seen(second, False)),
             "tf.function on the first": outcome(lambda: seen(first, True)),
             "tf.function on the second": outcome(lambda: seen(second, True)),
-            "fit": outcome(fitted),
+            "fit on the first": outcome(lambda: fitted(first)),
+            "fit on the second": outcome(lambda: fitted(second)),
         }
     )
 
@@ -134,4 +148,4 @@ def measure(subject):
 
 if __name__ == "__main__":
     split_the_cpu()
-    print(json.dumps({name: measure(Subject(name)) for name in ("own", "ours")}))
+    print(json.dumps({name: measure(Subject(name, sys.argv[1])) for name in ("own", "ours")}))

@@ -9,28 +9,21 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 import tensorflow as tf
-
-# The experimental API is what these tests hold the wrapper to: a Keras without it needs tests of its own.
-if not (
-    hasattr(getattr(getattr(tf.keras, "mixed_precision", None), "experimental", None), "LossScaleOptimizer")
-    and hasattr(tf.train.experimental, "DynamicLossScale")
-):
-    collect_ignore_glob = ["test_*.py"]
+from installed_keras import OPTIMIZERS, global_policy, set_global_policy
 
 
 @pytest.fixture(autouse=True)
 def restored_policy():
     """The global policy of layers, put back whatever a test sets it to."""
-    mixed_precision = tf.keras.mixed_precision.experimental
-    before = mixed_precision.global_policy()
+    before = global_policy()
     yield
-    mixed_precision.set_policy(before)
+    set_global_policy(before)
 
 
 @pytest.fixture
 def mixed_float16(restored_policy):
     """Layers compute in float16 and keep float32 weights, and `compile` wants a loss scale."""
-    tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+    set_global_policy("mixed_float16")
 
 
 @pytest.fixture(params=[False, True], ids=["tf_function", "eager"])
@@ -39,17 +32,24 @@ def run_eagerly(request):
     return request.param
 
 
+@pytest.fixture(params=sorted(OPTIMIZERS))
+def optimizers(request):
+    """Keras's optimizers, of each kind that it has."""
+    return OPTIMIZERS[request.param]
+
+
 class OneWeight(NamedTuple):
     """A model whose only weight starts at 1."""
 
     model: tf.keras.Model
 
-    def compile(self, optimizer, gradient, run_eagerly=False):
+    def compile(self, optimizer, gradient, run_eagerly=False, **options):
         """Give the weight this gradient at every step: the loss is linear."""
         self.model.compile(
             optimizer,
             loss=lambda wanted, output: tf.cast(output, tf.float32) * gradient,
             run_eagerly=run_eagerly,
+            **options,
         )
         return self
 

@@ -4,6 +4,7 @@ One scenario's failure does not stop the others: its traceback stands in place o
 """
 
 import json
+import os
 import sys
 import tempfile
 import traceback
@@ -13,7 +14,19 @@ import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
 
+sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from installed_keras import (
+    HAS_LOSS_SCALE_OBJECTS,
+    OPTIMIZERS,
+    layer_policy,
+    number,
+    set_global_policy,
+    upstream,
+)
+
 K = tf.keras.backend
+# since there are new optimizers, the old ones are those that work in graph mode
+SGD, Adam = (getattr(OPTIMIZERS.get("legacy", OPTIMIZERS["default"]), name) for name in ("SGD", "Adam"))
 VANISHING = 2.0**-29  # float16 rounds it to zero
 DYNAMIC = {"initial_loss_scale": 2.0**24, "increment_period": 3, "multiplier": 2.0}
 SCENARIOS = {}
@@ -25,12 +38,12 @@ def scenario(function):
 
 
 def sgd(step=0.25, gradient=1.0):
-    return tf.keras.optimizers.SGD(step / gradient)
+    return SGD(step / gradient)
 
 
 def one_weight(optimizer, gradient=1.0, **layer_options):
     """A model whose only weight starts at 1, with a loss whose gradient is the input times a number."""
-    tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+    set_global_policy("mixed_float16")
     layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,), **layer_options)
     model = tf.keras.Sequential([layer])
     model.compile(optimizer, loss=lambda wanted, output: tf.cast(output, tf.float32) * gradient)
@@ -50,9 +63,10 @@ def is_graph_mode():
 
 @scenario
 def fit_without_scaling():
-    policy = tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=None)
-    tf.keras.mixed_precision.experimental.set_policy(policy)
-    layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,))
+    # `compile` wraps a bare optimizer by the policy of the model, not of its layers; up to 2.3, by that of any of them
+    set_global_policy("float32")
+    policy = layer_policy("mixed_float16", **({"loss_scale": None} if HAS_LOSS_SCALE_OBJECTS else {}))
+    layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,), dtype=policy)
     model = tf.keras.Sequential([layer])
     model.compile(sgd(gradient=VANISHING), loss=lambda wanted, output: tf.cast(output, tf.float32) * VANISHING)
     return fit(model)["weight"]
@@ -111,7 +125,7 @@ def train_on_batch():
 
 @scenario
 def fit_embedding():
-    tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+    set_global_policy("mixed_float16")
     rows = tf.keras.layers.Embedding(4, 1, embeddings_initializer="ones", input_length=2)
     model = tf.keras.Sequential([rows, tf.keras.layers.Activation("linear")])
     optimizer = LossScaleOptimizer(sgd(0.5), 1024)
@@ -128,7 +142,7 @@ def gradients_and_updates():
         optimizer = LossScaleOptimizer(sgd(gradient=VANISHING), "dynamic")
         loss = tf.cast(tf.cast(variable, tf.float16), tf.float32) * VANISHING
         (gradient,) = optimizer.get_gradients(loss, [variable])
-        (bare,) = tf.keras.optimizers.SGD(1.0).get_gradients(loss, [variable])
+        (bare,) = SGD(1.0).get_gradients(loss, [variable])
         updates = optimizer.get_updates(loss, [variable])
         session.run(tf.compat.v1.global_variables_initializer())
         found = {"gradient": float(session.run(gradient)), "unscaled": float(session.run(bare)), "weights": []}
@@ -160,7 +174,7 @@ def updates_with_an_overflow():
 def updates_with_clipping():
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.Variable(1.0)
-        optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0, clipvalue=0.25), 1024)
+        optimizer = LossScaleOptimizer(SGD(1.0, clipvalue=0.25), 1024)
         updates = optimizer.get_updates(variable * 0.125, [variable])
         clipped = optimizer.get_updates(variable * 4.0, [variable])
         session.run(tf.compat.v1.global_variables_initializer())
@@ -185,7 +199,7 @@ def minimize():
 
 def three_epochs(optimizer):
     K.clear_session()
-    tf.keras.mixed_precision.experimental.set_policy("mixed_float16")
+    set_global_policy("mixed_float16")
     random = np.random.RandomState(1)
     inputs = random.normal(size=(16, 3)).astype(np.float32)
     targets = random.normal(size=(16, 1)).astype(np.float32)
@@ -203,41 +217,37 @@ def three_epochs(optimizer):
         "loss": [float(loss) for loss in history["loss"]],
         "weights": [weight.tolist() for weight in model.get_weights()],
         "optimizer weights": [np.asarray(weight).tolist() for weight in optimizer.get_weights()],
-        "scale": float(K.get_value(optimizer.loss_scale())),
-        "iterations": int(K.get_value(optimizer.iterations)),
+        "scale": float(number(optimizer.loss_scale() if callable(optimizer.loss_scale) else optimizer.loss_scale)),
+        "iterations": int(number(optimizer.iterations)),
     }
 
 
-def both(inner, theirs, ours):
-    upstream = tf.keras.mixed_precision.experimental.LossScaleOptimizer
+def both(inner, loss_scale):
+    named = {"name": "dynamic", **loss_scale} if isinstance(loss_scale, dict) else loss_scale
     return {
-        "theirs": three_epochs(lambda: upstream(inner(), theirs())),
-        "ours": three_epochs(lambda: LossScaleOptimizer(inner(), ours)),
+        "theirs": three_epochs(lambda: upstream(inner(), loss_scale)),
+        "ours": three_epochs(lambda: LossScaleOptimizer(inner(), named)),
     }
-
-
-def their_dynamic():
-    return getattr(tf, "mixed_precision", tf.train).experimental.DynamicLossScale(**DYNAMIC)
 
 
 @scenario
 def equal_sgd_fixed():
-    return both(lambda: tf.keras.optimizers.SGD(0.05), lambda: 128.0, 128.0)
+    return both(lambda: SGD(0.05), 128.0)
 
 
 @scenario
 def equal_adam_fixed():
-    return both(lambda: tf.keras.optimizers.Adam(0.01), lambda: 128.0, 128.0)
+    return both(lambda: Adam(0.01), 128.0)
 
 
 @scenario
 def equal_sgd_dynamic():
-    return both(lambda: tf.keras.optimizers.SGD(0.05), their_dynamic, {"name": "dynamic", **DYNAMIC})
+    return both(lambda: SGD(0.05), DYNAMIC)
 
 
 @scenario
 def equal_adam_dynamic():
-    return both(lambda: tf.keras.optimizers.Adam(0.01), their_dynamic, {"name": "dynamic", **DYNAMIC})
+    return both(lambda: Adam(0.01), DYNAMIC)
 
 
 def main():

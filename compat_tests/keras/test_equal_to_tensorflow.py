@@ -3,40 +3,66 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from installed_keras import (
+    HAS_LOSS_SCALE_OBJECTS,
+    OPTIMIZERS,
+    UPSTREAM,
+    InexpressibleError,
+    global_policy,
+    inner_of,
+    layer_policy,
+    number,
+    set_global_policy,
+    state_of,
+    upstream,
+    variables_of,
+)
 
 from scalekeeper.optimizer import LossScaleOptimizer
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
 
 INNER = {
-    "sgd": lambda: tf.keras.optimizers.SGD(0.05),
-    "momentum": lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9, nesterov=True),
-    "adam": lambda: tf.keras.optimizers.Adam(0.01),
-    "rmsprop": lambda: tf.keras.optimizers.RMSprop(0.01),
+    "sgd": lambda optimizers: optimizers.SGD(0.05),
+    "momentum": lambda optimizers: optimizers.SGD(0.05, momentum=0.9, nesterov=True),
+    "adam": lambda optimizers: optimizers.Adam(0.01),
+    "rmsprop": lambda optimizers: optimizers.RMSprop(0.01),
 }
+KINDS_AND_INNER = [("default", inner) for inner in sorted(INNER)]
+if "legacy" in OPTIMIZERS:
+    KINDS_AND_INNER += [("legacy", "adam"), ("legacy", "momentum")]
 # it starts where the gradients overflow, so that steps are skipped, and its short period makes it grow again
 DYNAMIC = {"initial_loss_scale": 2.0**24, "increment_period": 3, "multiplier": 2.0}
+FIXED = 128.0
+THEIR_POLICIES = getattr(tf, "mixed_precision", tf.train).experimental
 
 
-def their_policy(name):
-    policies = getattr(tf, "mixed_precision", tf.train).experimental
-    return policies.FixedLossScale(128.0) if name == "fixed" else policies.DynamicLossScale(**DYNAMIC)
+def theirs_with(inner, policy):
+    if policy == "dynamic":
+        return upstream(inner, DYNAMIC)
+    try:
+        return upstream(inner, FIXED)
+    except InexpressibleError:
+        # a dynamic scale that never gets to grow is a fixed one, as these data do not overflow with it
+        return upstream(inner, {"initial_loss_scale": FIXED, "increment_period": 10**6})
 
 
 def our_policy(name):
-    return 128.0 if name == "fixed" else {"name": "dynamic", **DYNAMIC}
+    return FIXED if name == "fixed" else {"name": "dynamic", **DYNAMIC}
 
 
-def fitted(optimizer, run_eagerly):
-    """Everything that three epochs leave behind: losses, weights, optimizer weights, scale, iterations."""
+def fitted(optimizer, run_eagerly, **layer_options):
+    """Everything that three epochs leave behind: losses, weights, optimizer weights, iterations."""
+    policy = global_policy()
     tf.keras.backend.clear_session()
+    set_global_policy(policy)  # which Keras 3 clears too
     tf.random.set_seed(1)
     random = np.random.RandomState(1)
     inputs = random.normal(size=(16, 3)).astype(np.float32)
     targets = random.normal(size=(16, 1)).astype(np.float32)
     layers = [
-        tf.keras.layers.Dense(4, activation="tanh", input_shape=(3,)),
-        tf.keras.layers.Dense(1),
+        tf.keras.layers.Dense(4, activation="tanh", input_shape=(3,), **layer_options),
+        tf.keras.layers.Dense(1, **layer_options),
         tf.keras.layers.Activation("linear", dtype="float32"),
     ]
     model = tf.keras.Sequential(layers)
@@ -44,49 +70,61 @@ def fitted(optimizer, run_eagerly):
     model.set_weights([random.normal(size=weight.shape) for weight in model.get_weights()])
     model.compile(optimizer, loss="mse", run_eagerly=run_eagerly)
     history = model.fit(inputs, targets, batch_size=4, epochs=3, shuffle=False, verbose=0).history
-    read = tf.keras.backend.get_value
+    assert model.optimizer is optimizer
+    inner = inner_of(optimizer) if isinstance(optimizer, UPSTREAM) else optimizer
     return {
         "loss": history["loss"],
         "weights": model.get_weights(),
-        "optimizer weights": optimizer.get_weights(),
-        "scale": float(read(optimizer.loss_scale())),
-        "iterations": int(read(optimizer.iterations)),
+        "optimizer weights": [np.asarray(variable.numpy()) for variable in variables_of(inner)],
+        "iterations": number(optimizer.iterations),
     }
 
 
 @pytest.mark.parametrize("policy", ["fixed", "dynamic"])
-@pytest.mark.parametrize("inner", sorted(INNER))
-def test_fit_equals_tensorflow_s_own_class(inner, policy, run_eagerly):
+@pytest.mark.parametrize(("kind", "inner"), KINDS_AND_INNER)
+def test_fit_equals_tensorflow_s_own_class(kind, inner, policy, run_eagerly):
     """Three epochs with the same data leave equal losses, weights, slots, scale and iterations, bit for bit."""
-    theirs_class = tf.keras.mixed_precision.experimental.LossScaleOptimizer
-    theirs = fitted(theirs_class(INNER[inner](), their_policy(policy)), run_eagerly)
-    ours = fitted(LossScaleOptimizer(INNER[inner](), our_policy(policy)), run_eagerly)
+
+    def made():
+        return INNER[inner](OPTIMIZERS[kind])
+
+    their_optimizer = theirs_with(made(), policy)
+    our_optimizer = LossScaleOptimizer(made(), our_policy(policy))
+    theirs, ours = fitted(their_optimizer, run_eagerly), fitted(our_optimizer, run_eagerly)
     np.testing.assert_equal(ours, theirs)
     assert len(ours["optimizer weights"]) >= 1
     assert np.isfinite(ours["loss"]).all()
     if policy == "dynamic":
-        assert ours["scale"] < DYNAMIC["initial_loss_scale"], "no step was skipped: the data do not test anything"
+        assert state_of(our_optimizer) == state_of(their_optimizer)
+        scale = state_of(our_optimizer)["current_loss_scale"]
+        assert scale < DYNAMIC["initial_loss_scale"], "no step was skipped: the data do not test anything"
+    else:
+        assert state_of(our_optimizer)["current_loss_scale"] == FIXED
 
 
+@pytest.mark.skipif(not hasattr(THEIR_POLICIES, "DynamicLossScale"), reason="this TensorFlow has no LossScale objects")
 @pytest.mark.parametrize("policy", ["fixed", "dynamic"])
 def test_tensorflow_s_own_policy_inside_our_class(policy):
     """A LossScale object of TensorFlow's inside our wrapper gives the same bits as inside its own."""
-    theirs_class = tf.keras.mixed_precision.experimental.LossScaleOptimizer
-    theirs = fitted(theirs_class(INNER["adam"](), their_policy(policy)), False)
-    ours = fitted(LossScaleOptimizer(INNER["adam"](), their_policy(policy)), False)
-    np.testing.assert_equal(ours, theirs)
+
+    def made():
+        return INNER["adam"](tf.keras.optimizers)
+
+    is_fixed = policy == "fixed"
+    their_policy = THEIR_POLICIES.FixedLossScale(FIXED) if is_fixed else THEIR_POLICIES.DynamicLossScale(**DYNAMIC)
+    our_optimizer = LossScaleOptimizer(made(), their_policy)
+    their_optimizer = theirs_with(made(), policy)
+    np.testing.assert_equal(fitted(our_optimizer, False), fitted(their_optimizer, False))
+    assert number(our_optimizer.loss_scale()) == state_of(their_optimizer)["current_loss_scale"]
 
 
-@pytest.mark.parametrize("inner", sorted(INNER))
-def test_a_scale_of_one_equals_the_bare_optimizer(inner, run_eagerly):
+@pytest.mark.parametrize(("kind", "inner"), KINDS_AND_INNER)
+def test_a_scale_of_one_equals_the_bare_optimizer(kind, inner, run_eagerly):
     """With a fixed scale of 1 the wrapper adds nothing: fit gives the bits of the inner optimizer alone."""
-    bare_policy = tf.keras.mixed_precision.experimental.Policy("mixed_float16", loss_scale=None)
-    tf.keras.mixed_precision.experimental.set_policy(bare_policy)
-
-    class Bare(type(INNER[inner]())):
-        def loss_scale(self):
-            return tf.constant(1.0)
-
-    bare = fitted(Bare.from_config(INNER[inner]().get_config()), run_eagerly)
-    ours = fitted(LossScaleOptimizer(INNER[inner](), 1), run_eagerly)
+    # `compile` wraps a bare optimizer by the policy of the model, not of its layers; up to 2.3, by that of any of them
+    set_global_policy("float32")
+    options = {"loss_scale": None} if HAS_LOSS_SCALE_OBJECTS else {}
+    policy = layer_policy("mixed_float16", **options)
+    bare = fitted(INNER[inner](OPTIMIZERS[kind]), run_eagerly, dtype=policy)
+    ours = fitted(LossScaleOptimizer(INNER[inner](OPTIMIZERS[kind]), 1), run_eagerly, dtype=policy)
     np.testing.assert_equal(ours, bare)

@@ -3,37 +3,18 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from counting_sgd import COUNTING_SGD
+from installed_keras import MODEL_SUFFIXES, WEIGHTS_SUFFIXES, number, set_global_policy
 
 from scalekeeper.optimizer import LossScaleOptimizer
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
 
 
-class CountingSGD(tf.keras.optimizers.Optimizer):
-    """A user's own optimizer: gradient descent that counts, in a slot, how often each element was updated."""
-
-    def __init__(self, learning_rate=0.25, name="CountingSGD", **kwargs):
-        super().__init__(name, **kwargs)
-        self._set_hyper("learning_rate", learning_rate)
-
-    def _create_slots(self, var_list):
-        for variable in var_list:
-            self.add_slot(variable, "updates")
-
-    def _resource_apply_dense(self, grad, var):
-        counted = self.get_slot(var, "updates").assign_add(tf.ones_like(grad))
-        moved = var.assign_sub(self._get_hyper("learning_rate", grad.dtype) * grad)
-        return tf.group(counted, moved)
-
-    def _resource_apply_sparse(self, grad, var, indices):
-        counted = self._resource_scatter_add(self.get_slot(var, "updates"), indices, tf.ones_like(grad))
-        moved = self._resource_scatter_add(var, indices, -self._get_hyper("learning_rate", grad.dtype) * grad)
-        return tf.group(counted, moved)
-
-    def get_config(self):
-        config = super().get_config()
-        config["learning_rate"] = self._serialize_hyperparameter("learning_rate")
-        return config
+@pytest.fixture(params=sorted(COUNTING_SGD))
+def counting_sgd(request):
+    """A user's own optimizer, of each kind that Keras has."""
+    return COUNTING_SGD[request.param]
 
 
 def embedding_model(optimizer, run_eagerly):
@@ -54,9 +35,9 @@ def fit_rows(model, rows, epochs=1):
 
 
 @pytest.mark.parametrize("bad", [4.0, float("inf"), float("nan")])
-def test_an_overflow_during_fit_skips_one_step(one_weight, run_eagerly, bad):
+def test_an_overflow_during_fit_skips_one_step(one_weight, optimizers, run_eagerly, bad):
     """The bad batch changes no weight and halves the scale; the batches around it train."""
-    optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.25), "dynamic")
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.25), "dynamic")
     trained = one_weight().compile(optimizer, 1.0, run_eagerly)
     trained.fit(inputs=[1, bad, 1, 1])  # 4 is finite, and 4 × 2**15 is not in float16
     assert trained.weight == 0.25
@@ -64,18 +45,18 @@ def test_an_overflow_during_fit_skips_one_step(one_weight, run_eagerly, bad):
 
 
 @pytest.mark.parametrize(("skipped_steps", "iterations"), [("advance", 4), ("hold", 3)])
-def test_a_skipped_step_counts_as_asked(one_weight, run_eagerly, skipped_steps, iterations):
+def test_a_skipped_step_counts_as_asked(one_weight, optimizers, run_eagerly, skipped_steps, iterations):
     """`skipped_steps` says whether the skipped batch of a fit advances the iterations."""
-    optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.25), "dynamic", skipped_steps=skipped_steps)
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.25), "dynamic", skipped_steps=skipped_steps)
     one_weight().compile(optimizer, 1.0, run_eagerly).fit(inputs=[1, 4, 1, 1])
-    assert tf.keras.backend.get_value(optimizer.iterations) == iterations
+    assert number(optimizer.iterations) == iterations
 
 
-def test_adam_s_moments_survive_an_overflow(one_weight, run_eagerly):
+def test_adam_s_moments_survive_an_overflow(one_weight, optimizers, run_eagerly):
     """A skipped step leaves the slots alone: the fit equals one whose data never held the bad batch."""
 
     def fitted(inputs):
-        optimizer = LossScaleOptimizer(tf.keras.optimizers.Adam(0.25), "dynamic", skipped_steps="hold")
+        optimizer = LossScaleOptimizer(optimizers.Adam(0.25), "dynamic", skipped_steps="hold")
         trained = one_weight().compile(optimizer, 1.0, run_eagerly)
         trained.fit(inputs)
         return trained.weight, [np.asarray(weight).tolist() for weight in optimizer.get_weights()]
@@ -141,15 +122,15 @@ def test_a_constraint_is_not_applied_at_a_skipped_step(one_weight, run_eagerly):
 @pytest.mark.parametrize("clipping", [{"clipvalue": 0.25}, {"clipnorm": 0.25}], ids=["value", "norm"])
 def test_fit_clips_as_the_inner_optimizer_alone_does(one_weight, run_eagerly, clipping):
     """Clipping sees the unscaled gradient of 1, not the scaled one; where Keras's fit does not clip, neither do we."""
-    tf.keras.mixed_precision.experimental.set_policy("float32")  # so that the inner optimizer alone is not wrapped
+    set_global_policy("float32")  # so that the inner optimizer alone is not wrapped
     alone = one_weight().compile(tf.keras.optimizers.SGD(0.5, **clipping), 1.0, run_eagerly)
     alone.fit()
     wrapped = LossScaleOptimizer(tf.keras.optimizers.SGD(0.5, **clipping), "dynamic")
     trained = one_weight().compile(wrapped, 1.0, run_eagerly)
     trained.fit()
     assert trained.weight == alone.weight
-    # before 2.2 Keras clips in `minimize` and `get_updates` only
-    assert trained.weight == (0.875 if hasattr(tf.keras.optimizers.SGD, "_clip_gradients") else 0.5)
+    # before 2.2, when models had no train_step yet, Keras clips in `minimize` and `get_updates` only
+    assert trained.weight == (0.875 if hasattr(tf.keras.Model, "train_step") else 0.5)
 
 
 # Sparse gradients
@@ -161,21 +142,21 @@ def test_an_embedding_trains_the_rows_that_were_read(run_eagerly):
     assert fit_rows(model, [1, 2]) == [1.0, 0.75, 0.75, 1.0]
 
 
-def test_an_embedding_adds_up_a_row_that_was_read_twice(run_eagerly):
+def test_an_embedding_adds_up_a_row_that_was_read_twice(optimizers, run_eagerly):
     """Two gradients of one row count as their sum."""
-    model = embedding_model(LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic"), run_eagerly)
+    model = embedding_model(LossScaleOptimizer(optimizers.SGD(0.5), "dynamic"), run_eagerly)
     assert fit_rows(model, [1, 1], epochs=2) == [1.0, 0.0, 1.0, 1.0]
 
 
-def test_an_embedding_trains_with_adam(run_eagerly):
+def test_an_embedding_trains_with_adam(optimizers, run_eagerly):
     """Adam's first step is the learning rate, whatever the gradient's size, for the rows that were read."""
-    model = embedding_model(LossScaleOptimizer(tf.keras.optimizers.Adam(0.25), "dynamic"), run_eagerly)
+    model = embedding_model(LossScaleOptimizer(optimizers.Adam(0.25), "dynamic"), run_eagerly)
     assert fit_rows(model, [1, 3]) == pytest.approx([1.0, 0.75, 1.0, 0.75], abs=1e-5)
 
 
-def test_a_sparse_gradient_stays_sparse(run_eagerly):
+def test_a_sparse_gradient_stays_sparse(counting_sgd, run_eagerly):
     """The inner optimizer's sparse update is the one that runs: only the rows that were read are counted."""
-    optimizer = LossScaleOptimizer(CountingSGD(0.5), "dynamic")
+    optimizer = LossScaleOptimizer(counting_sgd(0.5), "dynamic")
     model = embedding_model(optimizer, run_eagerly)
     assert fit_rows(model, [1, 2]) == [1.0, 0.75, 0.75, 1.0]
     counts = optimizer.get_slot(model.trainable_variables[0], "updates")
@@ -196,9 +177,9 @@ def test_an_overflow_in_a_sparse_gradient_is_skipped(run_eagerly):
 # An optimizer of one's own
 
 
-def test_a_custom_optimizer_is_used_as_written(one_weight, run_eagerly):
+def test_a_custom_optimizer_is_used_as_written(one_weight, counting_sgd, run_eagerly):
     """Its own update and its own slot work inside the wrapper; a skipped step runs neither."""
-    optimizer = LossScaleOptimizer(CountingSGD(0.25), "dynamic")
+    optimizer = LossScaleOptimizer(counting_sgd(0.25), "dynamic")
     trained = one_weight().compile(optimizer, 1.0, run_eagerly)
     trained.fit(inputs=[1, 4, 1])
     assert trained.weight == 0.5
@@ -207,13 +188,13 @@ def test_a_custom_optimizer_is_used_as_written(one_weight, run_eagerly):
     assert optimizer.get_slot_names() == ["updates"]
 
 
-def test_a_custom_optimizer_s_configuration_goes_round():
+def test_a_custom_optimizer_s_configuration_goes_round(counting_sgd):
     """`from_config` with the class in custom_objects makes the same optimizer and policy again."""
-    optimizer = LossScaleOptimizer(CountingSGD(0.125), {"name": "dynamic", "initial_loss_scale": 64})
+    optimizer = LossScaleOptimizer(counting_sgd(0.125), {"name": "dynamic", "initial_loss_scale": 64})
     config = optimizer.get_config()
-    again = LossScaleOptimizer.from_config(config, custom_objects={"CountingSGD": CountingSGD})
-    assert type(again.inner_optimizer) is CountingSGD
-    assert tf.keras.backend.get_value(again.learning_rate) == 0.125
+    again = LossScaleOptimizer.from_config(config, custom_objects={"CountingSGD": counting_sgd})
+    assert type(again.inner_optimizer) is counting_sgd
+    assert number(again.learning_rate) == 0.125
     assert float(again.loss_scale()) == 64.0
     assert again.get_config() == config
 
@@ -221,12 +202,12 @@ def test_a_custom_optimizer_s_configuration_goes_round():
 # Saving
 
 
-@pytest.mark.parametrize("suffix", [".h5", ".tf"])
-@pytest.mark.parametrize("inner", ["sgd", "adam"])
+@pytest.mark.parametrize("suffix", WEIGHTS_SUFFIXES)
+@pytest.mark.parametrize("inner", ["SGD", "Adam"])
 def test_weights_go_round(one_weight, tmp_path, suffix, inner):
     """`save_weights` and `load_weights` bring the weight back into a model that trained on, which then trains again."""
     path = str(tmp_path / "weights") + suffix
-    optimizer = LossScaleOptimizer(tf.keras.optimizers.get(inner), "dynamic")
+    optimizer = LossScaleOptimizer(getattr(tf.keras.optimizers, inner)(), "dynamic")
     trained = one_weight().compile(optimizer, 1.0)
     trained.fit()
     saved = trained.weight
@@ -239,16 +220,16 @@ def test_weights_go_round(one_weight, tmp_path, suffix, inner):
     assert trained.weight < saved
 
 
-@pytest.mark.parametrize("suffix", [".h5", ""], ids=["h5", "saved_model"])
-@pytest.mark.parametrize("inner", ["sgd", "adam"])
-def test_a_saved_model_loads(tmp_path, suffix, inner):
+@pytest.mark.parametrize("suffix", MODEL_SUFFIXES)
+@pytest.mark.parametrize("inner", ["SGD", "Adam"])
+def test_a_saved_model_loads(optimizers, tmp_path, suffix, inner):
     """`load_model` reads what `model.save` wrote with our optimizer in it, and the model trains on."""
     path = str(tmp_path / "model") + suffix
     # in float32, as TensorFlow 2.0 can't write a float16 layer into a SavedModel, with any optimizer
-    tf.keras.mixed_precision.experimental.set_policy("float32")
+    set_global_policy("float32")
     layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,))
     model = tf.keras.Sequential([layer])
-    model.compile(LossScaleOptimizer(tf.keras.optimizers.get(inner), "dynamic"), loss="mse")
+    model.compile(LossScaleOptimizer(getattr(optimizers, inner)(), "dynamic"), loss="mse")
     inputs, targets = np.ones((4, 1), np.float32), np.zeros((4, 1), np.float32)
     model.fit(inputs, targets, verbose=0)
     model.save(path)

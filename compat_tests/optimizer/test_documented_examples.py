@@ -8,6 +8,16 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
+from installed_keras import (
+    HAS_LOSS_SCALE_OBJECTS,
+    HAS_NEW_OPTIMIZERS,
+    IS_KERAS_3,
+    UPSTREAM,
+    apply_unscaled,
+    number,
+    upstream,
+    variables_of,
+)
 
 from scalekeeper.optimizer import LossScaleOptimizer, core
 
@@ -16,11 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 def wrapped(optimizer=None, loss_scale="dynamic", **options):
     return LossScaleOptimizer(optimizer or tf.keras.optimizers.SGD(0.25), loss_scale, **options)
-
-
-def value(number):
-    """A learning rate is a variable, a number or a tensor, by version and by how it was given."""
-    return float(tf.keras.backend.get_value(number))
 
 
 def test_minimize_and_then_a_tape():
@@ -47,7 +52,18 @@ def test_weights_of_rmsprop():
     optimizer.set_weights([np.array(10), np.ones((3, 10)), np.full(10, 2.0)])
     assert optimizer.iterations.numpy() == 10
     assert [weight.sum() for weight in optimizer.get_weights()] == [10, 30, 20]
-    assert [weight.name for weight in optimizer.weights] == [weight.name for weight in optimizer.variables()]
+
+
+def test_variables_are_those_of_tensorflows_own_class():
+    """As many, of the same types and shapes, in the same order; called or not."""
+    kinds = []
+    for optimizer in (upstream(tf.keras.optimizers.Adam()), wrapped(tf.keras.optimizers.Adam())):
+        apply_unscaled(
+            optimizer, [(tf.ones((3, 2)), tf.Variable(tf.ones((3, 2)))), (tf.ones(4), tf.Variable(tf.ones(4)))]
+        )
+        kinds.append([(tf.as_dtype(each.dtype), tuple(each.shape)) for each in variables_of(optimizer)])
+    assert kinds[1] == kinds[0]
+    assert [id(each) for each in optimizer.variables()] == [id(each) for each in variables_of(optimizer)]
 
 
 def test_the_learning_rate_can_be_changed_between_steps():
@@ -57,8 +73,8 @@ def test_the_learning_rate_can_be_changed_between_steps():
         setattr(optimizer, name, rate)
         optimizer.apply_gradients([(tf.constant(1.0), variable)])
         assert variable.numpy() == expected
-        assert (value(optimizer.learning_rate), value(optimizer.lr)) == (rate, rate)
-        assert value(optimizer.inner_optimizer.learning_rate) == rate
+        assert (number(optimizer.learning_rate), number(optimizer.lr)) == (rate, rate)
+        assert number(optimizer.inner_optimizer.learning_rate) == rate
 
 
 def test_a_schedule_as_learning_rate():
@@ -71,12 +87,18 @@ def test_a_schedule_as_learning_rate():
 
 
 def test_a_callable_as_learning_rate():
-    """It is asked at every step."""
-    rates = iter([1.0, 0.5])
-    optimizer, variable = wrapped(tf.keras.optimizers.SGD(lambda: next(rates))), tf.Variable(0.0)
-    for _ in range(2):
-        optimizer.apply_gradients([(tf.constant(1.0), variable)])
-    assert variable.numpy() == -1.5
+    """It is asked at every step; the new optimizers of Keras 2 ask it once, bare or wrapped."""
+
+    def after_two_steps(wrap):
+        rates = iter([1.0, 0.5])
+        optimizer, variable = wrap(tf.keras.optimizers.SGD(lambda: next(rates))), tf.Variable(0.0)
+        for _ in range(2):
+            optimizer.apply_gradients([(tf.constant(1.0), variable)])
+        return variable.numpy()
+
+    expected = -2.0 if HAS_NEW_OPTIMIZERS and not IS_KERAS_3 else -1.5
+    assert after_two_steps(lambda optimizer: optimizer) == expected
+    assert after_two_steps(wrapped) == expected
 
 
 def test_a_callable_variable_list():
@@ -94,24 +116,52 @@ def test_a_variables_constraint_is_applied():
     assert variable.numpy() == np.float32(0.9)
 
 
-class Halving(tf.keras.optimizers.Optimizer):
-    """A custom optimizer: each step takes half the gradient, and a slot counts the steps."""
+if HAS_NEW_OPTIMIZERS:
 
-    def __init__(self, name="Halving", **kwargs):
-        super().__init__(name, **kwargs)
+    class Halving(tf.keras.optimizers.Optimizer):
+        """A custom optimizer: each step takes half the gradient, and a slot counts the steps."""
 
-    def _create_slots(self, var_list):
-        for variable in var_list:
-            self.add_slot(variable, "count")
+        def __init__(self, learning_rate=1.0, name="Halving", **kwargs):
+            super().__init__(name=name, **({"learning_rate": learning_rate} if IS_KERAS_3 else {}), **kwargs)
+            if not IS_KERAS_3:
+                self._learning_rate = self._build_learning_rate(learning_rate)
 
-    def _resource_apply_dense(self, grad, var, apply_state=None):
-        return tf.group(var.assign_sub(grad / 2), self.get_slot(var, "count").assign_add(tf.ones_like(var)))
+        def build(self, variables):
+            super().build(variables)
+            if not hasattr(self, "count"):
+                self.count = [self.add_variable_from_reference(each, "count") for each in variables]
 
-    def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
-        return var.scatter_sub(tf.IndexedSlices(grad / 2, indices))
+        def update_step(self, gradient, variable, learning_rate=None):
+            if isinstance(gradient, tf.IndexedSlices):
+                variable.scatter_sub(tf.IndexedSlices(gradient.values / 2, gradient.indices))
+            else:
+                variable.assign_sub(gradient / 2)
+                places = self._trainable_variables_indices if IS_KERAS_3 else self._index_dict
+                self.count[places[self._var_key(variable)]].assign_add(tf.ones_like(variable))
 
-    def get_config(self):
-        return super().get_config()
+        def get_config(self):
+            return super().get_config()
+
+else:
+
+    class Halving(tf.keras.optimizers.Optimizer):
+        """A custom optimizer: each step takes half the gradient, and a slot counts the steps."""
+
+        def __init__(self, name="Halving", **kwargs):
+            super().__init__(name, **kwargs)
+
+        def _create_slots(self, var_list):
+            for variable in var_list:
+                self.add_slot(variable, "count")
+
+        def _resource_apply_dense(self, grad, var, apply_state=None):
+            return tf.group(var.assign_sub(grad / 2), self.get_slot(var, "count").assign_add(tf.ones_like(var)))
+
+        def _resource_apply_sparse(self, grad, var, indices, apply_state=None):
+            return var.scatter_sub(tf.IndexedSlices(grad / 2, indices))
+
+        def get_config(self):
+            return super().get_config()
 
 
 def test_a_custom_optimizer_subclass():
@@ -218,39 +268,60 @@ def test_clipping_acts_on_unscaled_gradients(clipping):
     assert variable.numpy() == -0.5
     optimizer.minimize(lambda: 4.0 * variable, [variable])
     assert variable.numpy() == -1.5
-    assert optimizer.get_config()["optimizer"]["config"][next(iter(clipping))] == 1.0
+    config = optimizer.get_config()
+    assert config.get("optimizer", config.get("inner_optimizer"))["config"][next(iter(clipping))] == 1.0
 
 
 def test_configuration():
-    """TensorFlow's own words, JSON after training, and back; what only we have is there when it is used."""
+    """The installed version's own words, JSON after training, and back."""
     optimizer, variable = wrapped(tf.keras.optimizers.Adam(0.125)), tf.Variable(1.0)
     optimizer.apply_gradients([(tf.constant(1.0), variable)])
     config = json.loads(json.dumps(optimizer.get_config()))
-    assert config["loss_scale"] == {
-        "class_name": "DynamicLossScale",
-        "config": {"initial_loss_scale": 32768.0, "increment_period": 2000, "multiplier": 2.0},
-    }
-    theirs = tf.keras.mixed_precision.experimental.LossScaleOptimizer.from_config(copy.deepcopy(config))
-    assert theirs.loss_scale().numpy() == 32768.0
+    theirs = upstream(tf.keras.optimizers.Adam(0.125))
+    assert config.keys() == theirs.get_config().keys()
+    if HAS_LOSS_SCALE_OBJECTS:
+        assert config["loss_scale"] == {
+            "class_name": "DynamicLossScale",
+            "config": {"initial_loss_scale": 32768.0, "increment_period": 2000, "multiplier": 2.0},
+        }
+    else:
+        assert (config["initial_scale"], config["dynamic_growth_steps"]) == (32768.0, 2000)
+    assert type(theirs).from_config(copy.deepcopy(config)).get_config().keys() == config.keys()
     again = LossScaleOptimizer.from_config(config)
     assert again.get_config() == config
-    special = wrapped(loss_scale={"name": "dynamic", "minimum": 4}, skipped_steps="hold").get_config()
-    assert special["loss_scale"]["config"]["minimum"] == 4.0
-    assert LossScaleOptimizer.from_config(special).get_config() == special
+
+
+@pytest.mark.parametrize(
+    "loss_scale",
+    [
+        {"name": "dynamic", "minimum": 4},
+        {"name": "dynamic", "multiplier": 3, "initial_loss_scale": 9},
+        {"name": "fixed", "loss_scale_value": 8, "skip_nonfinite": True},
+        16.0,
+    ],
+)
+def test_configuration_beyond_tensorflows_words(loss_scale):
+    """What only we have is in the configuration when it is used, and comes back."""
+    config = json.loads(json.dumps(wrapped(loss_scale=loss_scale, skipped_steps="hold").get_config()))
+    again = LossScaleOptimizer.from_config(config)
+    assert again.get_config() == config
+    assert repr(again.loss_scale) == repr(wrapped(loss_scale=loss_scale).loss_scale)
+    assert config["skipped_steps"] == "hold"
 
 
 def test_their_configuration():
     """What TensorFlow's own class gives, ours takes."""
-    upstream = tf.keras.mixed_precision.experimental.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), 64.0)
-    again = LossScaleOptimizer.from_config(upstream.get_config())
-    assert (again.loss_scale(), value(again.lr)) == (64.0, 0.5)
+    given = {"initial_loss_scale": 64.0, "increment_period": 7}
+    again = LossScaleOptimizer.from_config(upstream(tf.keras.optimizers.SGD(0.5), given).get_config())
+    assert (again.loss_scale(), again.loss_scale.params.increment_period, number(again.lr)) == (64.0, 7, 0.5)
 
 
 def test_keras_recognises_it():
     """An instance of Keras's own class, under the name that Keras looks for."""
     optimizer = wrapped()
-    assert isinstance(optimizer, tf.keras.mixed_precision.experimental.LossScaleOptimizer)
-    assert type(optimizer).__name__ == "LossScaleOptimizer"
+    assert isinstance(optimizer, UPSTREAM)
+    assert isinstance(optimizer, LossScaleOptimizer)
+    assert type(optimizer).__name__ == type(upstream(tf.keras.optimizers.SGD(0.5))).__name__
 
 
 @pytest.mark.parametrize(("loss_scale", "expected"), [("dynamic", [(), ()]), (128.0, [])])

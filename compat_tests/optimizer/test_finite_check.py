@@ -5,11 +5,15 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
-from scalekeeper.optimizer.gradients import all_finite, measure
+from scalekeeper.optimizer.measuring import measure_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 MAX = np.finfo(np.float32).max
+
+
+def all_finite(grads):
+    return measure_gradients(grads, frozenset({"finite"}))["finite"]
 
 
 def slices(values, indices):
@@ -103,7 +107,7 @@ def test_many_small_gradients_of_several_shapes():
 def test_measurements_on_request():
     """The largest magnitude and the share of zeros, as the simulation measures them."""
     grads = [tf.constant([0.0, -4.0]), None, slices([1.0, 1.0], np.array([3, 3], np.int32))]
-    measured = measure(grads, frozenset({"largest_magnitude", "zero_share"}))
+    measured = measure_gradients(grads, frozenset({"largest_magnitude", "zero_share"}))
     assert {name: float(number) for name, number in measured.items()} == {
         "largest_magnitude": 4.0,
         "zero_share": pytest.approx(1 / 3),

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from installed_keras import IS_KERAS_3, LOSS_SCALE_CLASSES, variables_of
 
 import scalekeeper
 from scalekeeper import LossScale
@@ -47,7 +48,7 @@ class InTensorFlowsStyle(LossScale):
         return {"start": self.start}
 
 
-class DerivedFromTensorFlows(tf.train.experimental.LossScale):
+class DerivedFromTensorFlows(LOSS_SCALE_CLASSES.LossScale):
     """The same, derived from TensorFlow's own class."""
 
     def __init__(self, start=64.0):
@@ -152,3 +153,16 @@ def test_a_policy_object_goes_on_from_its_state():
     assert policy.state() == {"current_loss_scale": 512.0, "good_steps": 8}
     policy.load_state({"current_loss_scale": 4.0, "good_steps": 0})
     assert float(optimizer.loss_scale()) == 4.0
+
+
+def test_two_optimizers_with_one_policy():
+    """They share the scale: what one of them meets, both know, and both save."""
+    policy = scalekeeper.DynamicLossScale(initial_loss_scale=64)
+    optimizers = [LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), policy) for _ in range(2)]
+    variables = [tf.Variable(0.0), tf.Variable(0.0)]
+    for gradient in (np.nan, 1.0):
+        optimizers[0].apply_gradients([(tf.constant(gradient), variables[0])])
+    optimizers[1].apply_gradients([(tf.constant(np.inf), variables[1])])
+    assert [each.loss_scale.state() for each in optimizers] == [{"current_loss_scale": 16.0, "good_steps": 0}] * 2
+    saved = [[float(each.numpy()) for each in variables_of(optimizer)] for optimizer in optimizers]
+    assert [16.0 in values for values in saved] == [IS_KERAS_3] * 2  # only Keras 3 has the scale in its variables

@@ -13,10 +13,20 @@ import subprocess
 import sys
 import time
 
+import installed_keras
 import pytest
 
 SCENARIOS = pathlib.Path(__file__).parent / "scenarios"
-SECONDS = 120
+SECONDS = 300
+
+
+# of these, scenarios/common.py has one each
+INNER_OPTIMIZERS = ["SGD", "Adam", *(["legacy Adam"] if "legacy" in installed_keras.OPTIMIZERS else [])]
+
+
+@pytest.fixture(params=INNER_OPTIMIZERS)
+def inner_name(request):
+    return request.param
 
 
 @pytest.fixture(scope="session")

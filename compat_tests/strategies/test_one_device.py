@@ -1,5 +1,6 @@
 """OneDeviceStrategy trains as no strategy does."""
 
+import installed_keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -13,6 +14,8 @@ INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.1),
 }
+if "legacy" in installed_keras.OPTIMIZERS:
+    INNER_OPTIMIZERS["legacy Adam"] = lambda: installed_keras.OPTIMIZERS["legacy"].Adam(0.1)
 GRADIENTS = ([1.0, 2.0], [1.0, np.nan], [0.5, 1.0], [-np.inf, 1.0], [1.0, 1.0], [2.0, 0.25])
 
 
@@ -21,16 +24,19 @@ def ours(inner):
 
 
 def tensorflows(inner):
-    policy = tf.train.experimental.DynamicLossScale(1024, increment_period=2)
-    return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, policy)
+    return installed_keras.upstream(inner, {"initial_loss_scale": 1024, "increment_period": 2})
 
 
 def train(strategy, make, inner, function):
     """The weights, the scale and the iterations after each step."""
     with strategy.scope():
         variable, optimizer = tf.Variable([1.0, -2.0]), make(inner())
+        if installed_keras.IS_KERAS_3 and make is tensorflows:
+            optimizer.build([variable])  # it can't do so in a traced step
 
     def in_replica(grad):
+        if not hasattr(optimizer, "get_unscaled_gradients"):
+            grad = optimizer.scale_loss(grad)  # Keras 3's own class takes scaled ones
         optimizer.apply_gradients([(grad, variable)])
 
     # up to 2.1 only the older name is there
@@ -39,7 +45,8 @@ def train(strategy, make, inner, function):
     found = []
     for grad in GRADIENTS:
         step(tf.constant(grad, tf.float32))
-        found.append([*variable.numpy().tolist(), float(optimizer.loss_scale()), int(optimizer.iterations.numpy())])
+        scale = installed_keras.state_of(optimizer)["current_loss_scale"]
+        found.append([*variable.numpy().tolist(), scale, int(optimizer.iterations.numpy())])
     return found
 
 

@@ -1,5 +1,6 @@
 """What is in the graph of a traced step, and how often it is traced."""
 
+import installed_keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -19,6 +20,8 @@ INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.1),
 }
+if "legacy" in installed_keras.OPTIMIZERS:
+    INNER_OPTIMIZERS["legacy Adam"] = lambda: installed_keras.OPTIMIZERS["legacy"].Adam(0.1)
 POLICIES = {
     "dynamic": lambda: scalekeeper.DynamicLossScale(1024, increment_period=2),
     "fixed": lambda: scalekeeper.FixedLossScale(8),
@@ -85,6 +88,11 @@ def nodes_of(function):
     return nodes
 
 
+def writes(operation):
+    """Whether an operation of this name changes a variable: new optimizers assign, older ones have their own."""
+    return operation.startswith(("ResourceApply", "ResourceSparseApply", "ResourceScatter", "Assign"))
+
+
 def test_a_traced_step_holds_no_python_and_no_transfer(training):
     """No operation of the step, at any depth, calls Python or moves a tensor to the host."""
     training.step(tf.constant([1.0, 2.0]))
@@ -110,10 +118,9 @@ def test_the_update_is_in_a_branch_and_the_state_is_not(inner):
     outer = training.step.get_concrete_function().graph.as_graph_def().node
     operations = [node.op for node in outer]
     assert operations.count("If") == 1
-    assert operations.count("AssignVariableOp") == 2
-    assert [name for name in operations if name.startswith("ResourceApply")] == []
-    applied = [node.op for node in nodes_of(training.step) if node.op.startswith("ResourceApply")]
-    assert len(applied) >= 1
+    assert [name for name in operations if writes(name)] == ["AssignVariableOp"] * 2
+    # the kernel, the table and the iterations are three more
+    assert len([node for node in nodes_of(training.step) if writes(node.op)]) >= 2 + 3
 
 
 def test_a_step_is_traced_once_for_good_and_bad_gradients(training, inner):

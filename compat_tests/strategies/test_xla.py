@@ -2,6 +2,7 @@
 
 import inspect
 
+import installed_keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,14 +17,19 @@ INNER_OPTIMIZERS = {
     "momentum": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.1),
 }
-CAN_COMPILE_FUNCTIONS = "experimental_compile" in inspect.signature(tf.function).parameters
+if "legacy" in installed_keras.OPTIMIZERS:
+    INNER_OPTIMIZERS["legacy Adam"] = lambda: installed_keras.OPTIMIZERS["legacy"].Adam(0.1)
+# what tf.function calls it, the newer name first; 2.0 has neither
+ARGUMENTS = [
+    name for name in ("jit_compile", "experimental_compile") if name in inspect.signature(tf.function).parameters
+]
 FEATURES = ([1.0, 2.0], [1.0, np.nan], [0.5, 1.0], [np.inf, 1.0], [1.0, -np.inf], [1.0, 1.0], [2.0, 0.25])
 
 
 def compiled(step):
     """The step, compiled as the installed version can."""
-    if CAN_COMPILE_FUNCTIONS:
-        return tf.function(step, autograph=False, experimental_compile=True)
+    if ARGUMENTS:
+        return tf.function(step, autograph=False, **{ARGUMENTS[0]: True})
     return tf.function(lambda features: tf.xla.experimental.compile(step, [features]), autograph=False)
 
 
@@ -70,7 +76,7 @@ def test_a_compiled_step_equals_the_uncompiled_one(inner):
 def test_whether_a_function_can_be_compiled_is_known():
     """``tf.function`` compiles from 2.1 on; in 2.0 it does not know the argument, and says so."""
     if tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 1):
-        function = tf.function(lambda value: value + 1.0, experimental_compile=True)
+        function = tf.function(lambda value: value + 1.0, **{ARGUMENTS[0]: True})
         assert float(function(tf.constant(1.0))) == 2.0
     else:
         with pytest.raises(TypeError, match="unexpected keyword argument 'experimental_compile'"):

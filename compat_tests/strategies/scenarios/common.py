@@ -2,6 +2,8 @@
 
 import json
 import os
+import pathlib
+import sys
 
 import numpy as np
 import tensorflow as tf
@@ -9,26 +11,30 @@ import tensorflow as tf
 import scalekeeper
 from scalekeeper.optimizer import LossScaleOptimizer
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # for installed_keras, which all tests share
+
+import installed_keras
+
 INITIAL_SCALE = 1024.0
 INCREMENT_PERIOD = 4
 REPLICAS = 2
-# facts of TensorFlow: up to 2.2 its own class does not count a skipped step
-COUNTS_SKIPPED_STEPS = tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 3)
 
 INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.02),
 }
+if "legacy" in installed_keras.OPTIMIZERS:
+    INNER_OPTIMIZERS["legacy Adam"] = lambda: installed_keras.OPTIMIZERS["legacy"].Adam(0.02)
 
 
-def ours(inner):
-    policy = scalekeeper.DynamicLossScale(INITIAL_SCALE, increment_period=INCREMENT_PERIOD)
+def ours(inner, initial_scale=INITIAL_SCALE):
+    policy = scalekeeper.DynamicLossScale(initial_scale, increment_period=INCREMENT_PERIOD)
     return LossScaleOptimizer(inner, policy)
 
 
-def tensorflows(inner):
-    policy = tf.train.experimental.DynamicLossScale(INITIAL_SCALE, increment_period=INCREMENT_PERIOD)
-    return tf.keras.mixed_precision.experimental.LossScaleOptimizer(inner, policy)
+def tensorflows(inner, initial_scale=INITIAL_SCALE):
+    parameters = {"initial_loss_scale": initial_scale, "increment_period": INCREMENT_PERIOD}
+    return installed_keras.upstream(inner, parameters)
 
 
 class Watching(scalekeeper.LossScale):
@@ -61,24 +67,73 @@ def run(strategy, function, *args):
 
 def of_replica(values):
     """This replica's row of what is given to all of them."""
+    context = tf.distribute.get_replica_context()
     # up to 2.3 the context counts from 0 on each worker, and each of ours has one replica
-    worker = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]["index"]
-    return tf.gather(values, worker + tf.distribute.get_replica_context().replica_id_in_sync_group)
+    counts_all = hasattr(context.strategy.extended, "_get_replica_id_in_sync_group")
+    task = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]
+    return tf.gather(values, context.replica_id_in_sync_group + (0 if counts_all else task["index"]))
 
 
 def on_replicas(strategy, variable):
     """The value of a variable on each replica of this process."""
+    # a Keras 3 variable holds TensorFlow's, where TensorFlow's own has a method; one that casts itself holds another
+    variable = variable.value if not callable(variable.value) else getattr(variable, "_variable", variable)
     return [each.numpy().tolist() for each in strategy.experimental_local_results(variable)]
 
 
+def loss_scale_variables(optimizer):
+    """The two variables of a dynamic scale, ours or TensorFlow's own, by their names in a checkpoint."""
+    if installed_keras.IS_KERAS_3:
+        return {"current_loss_scale": optimizer.dynamic_scale, "good_steps": optimizer.step_counter}
+    # both classes keep them where a checkpoint finds them, under the same names
+    children = _children(_children(optimizer)["loss_scale"])
+    return {name: children[name] for name in ("current_loss_scale", "good_steps")}
+
+
 def _children(trackable):
+    if hasattr(trackable, "_trackable_children"):
+        return trackable._trackable_children()
     return {child.name: child.ref for child in trackable._checkpoint_dependencies}
 
 
-def schedule(steps, replicas=REPLICAS):
+def slots(optimizer):
+    """The variables of the inner optimizer that are neither its iterations nor its learning rate."""
+    inner = installed_keras.inner_of(optimizer)
+    others = [inner.iterations, getattr(inner, "_learning_rate", None)]
+    return [each for each in installed_keras.variables_of(inner) if all(each is not other for other in others)]
+
+
+def build_theirs(optimizer, variables):
+    """Keras 3's own class can't make its variables in a traced step under a strategy; ours can, so it has to."""
+    if not isinstance(optimizer, LossScaleOptimizer):
+        build(optimizer, variables)
+
+
+def build(optimizer, variables):
+    """Make the optimizer's variables, where there is a word for it that holds for every optimizer."""
+    if installed_keras.IS_KERAS_3:
+        optimizer.build(variables)
+
+
+def as_taken(optimizer, grads):
+    """Unscaled gradients as ``apply_gradients`` takes them: Keras 3's own class wants them scaled."""
+    return grads if hasattr(optimizer, "get_unscaled_gradients") else [optimizer.scale_loss(grad) for grad in grads]
+
+
+def gradients(optimizer, loss_function, variables):
+    """The gradients of a loss to be applied, by the words of the optimizer's class."""
+    keras_3_words = not hasattr(optimizer, "get_scaled_loss")
+    with tf.GradientTape() as tape:
+        loss = loss_function()
+        loss = optimizer.scale_loss(loss) if keras_3_words else optimizer.get_scaled_loss(loss)
+    grads = tape.gradient(loss, variables)
+    return grads if keras_3_words else optimizer.get_unscaled_gradients(grads)
+
+
+def schedule(steps, replicas=REPLICAS, are_all_bad=False):
     """The data of each step, and whether it is good: first a NaN on each replica alone, then overflows at random.
 
-    Every process makes the same.
+    Every process makes the same. On request, what is bad on one replica is bad on all.
     """
     random = np.random.RandomState(7)
     features = random.uniform(0.5, 1.5, [steps, replicas, 3]).astype(np.float32)
@@ -87,6 +142,8 @@ def schedule(steps, replicas=REPLICAS):
     bad[5:] = random.uniform(size=bad[5:].shape) < 0.1
     values = random.choice(np.float32([np.nan, np.inf, -np.inf]), size=bad.shape)
     values[1, 0] = values[3, 1] = np.nan
+    if are_all_bad:
+        bad[:] = bad.any(axis=1, keepdims=True)
     features[..., 1] = np.where(bad, values, features[..., 1])
     return features, ~bad.any(axis=1)
 
@@ -98,12 +155,13 @@ def loss_of(features, kernel, bias):
 class Training:
     """A linear model and its optimizer, made in a strategy's scope, and the traced step that trains it."""
 
-    def __init__(self, strategy, wrapper, inner):
+    def __init__(self, strategy, wrapper, inner, initial_scale=INITIAL_SCALE, is_built=False):
         self.strategy = strategy
         with strategy.scope():
             self.kernel = tf.Variable([1.0, -2.0, 0.5])
             self.bias = tf.Variable(0.25)
-            self.optimizer = WRAPPERS[wrapper](INNER_OPTIMIZERS[inner]())
+            self.optimizer = WRAPPERS[wrapper](INNER_OPTIMIZERS[inner](), initial_scale)
+            (build if is_built else build_theirs)(self.optimizer, [self.kernel, self.bias])
         self.traces = 0
         self.step = tf.function(self._step, autograph=False)
 
@@ -112,31 +170,41 @@ class Training:
         run(self.strategy, self._in_replica, features)
 
     def _in_replica(self, features):
-        with tf.GradientTape() as tape:
-            loss = self.optimizer.get_scaled_loss(loss_of(of_replica(features), self.kernel, self.bias))
         variables = [self.kernel, self.bias]
-        grads = self.optimizer.get_unscaled_gradients(tape.gradient(loss, variables))
+        grads = gradients(self.optimizer, lambda: loss_of(of_replica(features), *variables), variables)
         self.optimizer.apply_gradients(zip(grads, variables))
 
     def state(self):
         """Every number that a step may change, on each replica of this process."""
-        # both classes keep the loss scale's variables where a checkpoint finds them, under the same names
-        loss_scale = _children(_children(self.optimizer)["loss_scale"])
         variables = {"kernel": self.kernel, "bias": self.bias, "iterations": self.optimizer.iterations}
-        variables.update((name, loss_scale[name]) for name in ("current_loss_scale", "good_steps"))
-        variables.update((f"slot {index}", each) for index, each in enumerate(self.optimizer.weights[1:]))
+        variables.update(loss_scale_variables(self.optimizer))
+        variables.update((f"slot {index}", each) for index, each in enumerate(slots(self.optimizer)))
         values = {name: on_replicas(self.strategy, variable) for name, variable in variables.items()}
-        return dict(values, scale=float(self.optimizer.loss_scale()))
+        return dict(values, scale=installed_keras.state_of(self.optimizer)["current_loss_scale"])
 
-    def run(self, steps):
+    def run(self, steps, are_all_bad=False):
         """Take the steps of the schedule; the state after each of them, and how often the step was traced."""
-        features, _ = schedule(steps)
+        features, _ = schedule(steps, are_all_bad=are_all_bad)
         states, traces = [], []
         for each in features:
             self.step(tf.constant(each))
             states.append(self.state())
             traces.append(self.traces)
         return {"states": states, "traces": traces}
+
+
+def loops(strategy, inner, steps, wrappers=tuple(WRAPPERS)):
+    """What ours, TensorFlow's own class and the bare optimizer do in the same steps.
+
+    Under "comparable" are steps in which TensorFlow's own class has to do as ours does.
+    """
+    found = {wrapper: Training(strategy, wrapper, inner).run(steps) for wrapper in wrappers}
+    comparable = found
+    if installed_keras.LOOKS_AT_FIRST_REPLICA_ONLY:
+        # and where the scale has no floor, which these steps must not reach
+        trainings = {wrapper: Training(strategy, wrapper, inner, 2.0**40, is_built=True) for wrapper in WRAPPERS}
+        comparable = {wrapper: training.run(steps, are_all_bad=True) for wrapper, training in trainings.items()}
+    return dict(found, reference=reference(inner, steps), comparable=comparable)
 
 
 def reference(inner, steps):
@@ -156,7 +224,7 @@ def reference(inner, steps):
                 scale, good_steps = scale * 2, 0
         else:
             scale, good_steps = max(scale / 2, 1.0), 0
-            if COUNTS_SKIPPED_STEPS:
+            if installed_keras.COUNTS_SKIPPED_STEPS:
                 optimizer.iterations.assign_add(1)
         state = {"kernel": kernel.numpy().tolist(), "bias": bias.numpy().tolist(), "scale": scale}
         iterations = int(optimizer.iterations.numpy())

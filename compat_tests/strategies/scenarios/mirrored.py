@@ -1,6 +1,7 @@
 """Custom training loops under MirroredStrategy over two logical CPUs."""
 
 import common
+import installed_keras
 import numpy as np
 import tensorflow as tf
 
@@ -11,13 +12,7 @@ STEPS = 100
 
 
 def custom_loops(strategy):
-    return {
-        inner: dict(
-            {wrapper: common.Training(strategy, wrapper, inner).run(STEPS) for wrapper in common.WRAPPERS},
-            reference=common.reference(inner, STEPS),
-        )
-        for inner in common.INNER_OPTIMIZERS
-    }
+    return {inner: common.loops(strategy, inner, STEPS) for inner in common.INNER_OPTIMIZERS}
 
 
 def applied(strategy, optimizer, variable, make_gradient, rows, **options):
@@ -65,16 +60,17 @@ def two_devices(wrapper):
     with tf.device("/cpu:1"):
         second = tf.Variable([2.0, 2.0])
     optimizer = common.WRAPPERS[wrapper](tf.keras.optimizers.SGD(1.0, momentum=0.5))
+    common.build_theirs(optimizer, [first, second])
 
     @tf.function(autograph=False)
     def step(values):
-        optimizer.apply_gradients([(values[0], first), (values[1], second)])
+        optimizer.apply_gradients(zip(common.as_taken(optimizer, tf.unstack(values)), [first, second]))
 
     values = []
     for grads in ([[1, 1], [2, 2]], [[1, 1], [np.nan, 2]], [[1, 1], [2, 2]]):
         step(tf.constant(grads, tf.float32))
         values.append([first.numpy().tolist(), second.numpy().tolist()])
-    return {"values": values, "scale": float(optimizer.loss_scale())}
+    return {"values": values, "scale": installed_keras.state_of(optimizer)["current_loss_scale"]}
 
 
 def in_scope(strategy, policy, learning_rate=1.0):
@@ -108,10 +104,14 @@ def report(strategy):
 
 
 def fixed(strategy):
-    """A fixed scale that skips what is not finite, and one that does not."""
+    """A fixed scale that skips what is not finite, one that does not, and the bare optimizer."""
     found = {}
-    for skips in (True, False):
-        variable, optimizer = in_scope(strategy, scalekeeper.FixedLossScale(8, skip_nonfinite=skips))
+    for skips in (True, False, "bare"):
+        variable, optimizer = in_scope(strategy, scalekeeper.FixedLossScale(8, skip_nonfinite=skips is True))
+        if skips == "bare":
+            with strategy.scope():
+                optimizer = tf.keras.optimizers.SGD(1.0)
+                common.build(optimizer, [variable])
         rows = [[1, 2], [1, float("inf")], [2, 2]]
         found[str(skips)] = applied(strategy, optimizer, variable, lambda value: tf.fill([3, 2], value), rows)
     return found

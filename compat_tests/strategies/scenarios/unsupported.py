@@ -1,5 +1,8 @@
 """Strategies whose replicas can't take one decision."""
 
+import contextlib
+import socket
+
 import common
 import tensorflow as tf
 
@@ -11,12 +14,32 @@ def central_storage():
 
 
 def parameter_server():
-    """In TensorFlow 1's style, the only one in which 2.3 lets it be entered; nothing is sent to these addresses."""
-    cluster = tf.train.ClusterSpec({"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]})
-    resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
-        cluster, task_type="worker", task_id=0, num_accelerators={"GPU": 0}
-    )
+    """As the installed version lets it be entered: since 2.4 with servers that are there, here in this process."""
+    strategy = tf.distribute.experimental.ParameterServerStrategy
+    if strategy.__name__ == "ParameterServerStrategyV2":
+        addresses = {"worker": [_address()], "ps": [_address()]}
+        SERVERS.extend(
+            tf.distribute.Server(addresses, job_name=job, task_index=0, protocol="grpc") for job in addresses
+        )
+        return strategy(_resolver(addresses, rpc_layer="grpc"))
+    # in TensorFlow 1's style; nothing is sent to these addresses
+    addresses = {"worker": ["127.0.0.1:1"], "ps": ["127.0.0.1:2"]}
+    resolver = _resolver(addresses, task_type="worker", task_id=0, num_accelerators={"GPU": 0})
     return tf.compat.v1.distribute.experimental.ParameterServerStrategy(resolver)
+
+
+SERVERS = []  # they live as long as something refers to them
+
+
+def _resolver(addresses, **options):
+    cluster = tf.train.ClusterSpec(addresses)
+    return tf.distribute.cluster_resolver.SimpleClusterResolver(cluster, **options)
+
+
+def _address():
+    with contextlib.closing(socket.socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def construct(strategy):

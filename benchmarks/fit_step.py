@@ -1,0 +1,106 @@
+"""What a whole training step of ``fit`` takes under mixed_float16: with TensorFlow's own LossScaleOptimizer, with ours.
+
+    python benchmarks/fit_step.py [--seconds 30] [--record]
+
+A small convolutional and a small transformer model, each compiled twice; one ``train_on_batch`` of each in turn, in
+random order, medians. Reported as ours / TensorFlow's own.
+"""
+
+from typing import Any, Callable, Dict, List
+
+import argparse
+import os
+import random
+import statistics
+import sys
+import time
+
+import numpy as np
+import tensorflow as tf
+from recording import machine, record
+
+from scalekeeper import LossScaleOptimizer
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
+from installed_keras import set_global_policy, upstream
+
+layers = tf.keras.layers
+
+
+def convolutional() -> Any:
+    inputs = tf.keras.Input((16, 16, 3))
+    hidden = inputs
+    for filters in (8, 16, 16):
+        hidden = layers.Conv2D(filters, 3, padding="same", use_bias=False)(hidden)
+        hidden = layers.BatchNormalization()(hidden)
+        hidden = layers.Activation("relu")(hidden)
+        hidden = layers.MaxPooling2D(2)(hidden)
+    outputs = layers.Dense(10, dtype="float32")(layers.Flatten()(hidden))
+    return tf.keras.Model(inputs, outputs), np.random.RandomState(0).randn(8, 16, 16, 3).astype("float32")
+
+
+def transformer() -> Any:
+    inputs = tf.keras.Input((16, 32))
+    hidden = inputs
+    for _ in range(2):
+        attended = layers.MultiHeadAttention(num_heads=2, key_dim=16)(hidden, hidden)
+        hidden = layers.LayerNormalization()(layers.Add()([hidden, attended]))
+        fed = layers.Dense(32)(layers.Dense(64, activation="relu")(hidden))
+        hidden = layers.LayerNormalization()(layers.Add()([hidden, fed]))
+    outputs = layers.Dense(10, dtype="float32")(layers.GlobalAveragePooling1D()(hidden))
+    return tf.keras.Model(inputs, outputs), np.random.RandomState(0).randn(8, 16, 32).astype("float32")
+
+
+MODELS = {"convolutional": convolutional, "transformer": transformer}
+
+
+def step_of(make_model: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
+    """One training step on a fixed batch, traced and run once."""
+    model, inputs = make_model()
+    loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(optimizer, loss=loss)
+    targets = np.arange(len(inputs)) % 10
+    model.train_on_batch(inputs, targets)
+    return lambda: model.train_on_batch(inputs, targets)
+
+
+def compare(make_model: Callable[[], Any], seconds: float) -> Dict[str, float]:
+    """Milliseconds of a step: TensorFlow's own class, ours."""
+    make = tf.keras.optimizers.Adam
+    steps = {
+        "own": step_of(make_model, upstream(make(1e-4))),
+        "ours": step_of(make_model, LossScaleOptimizer(make(1e-4), "dynamic")),
+    }
+    times: Dict[str, List[float]] = {name: [] for name in steps}
+    names = list(steps)
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end:
+        random.shuffle(names)
+        for name in names:
+            began = time.perf_counter()
+            steps[name]()
+            times[name].append(time.perf_counter() - began)
+    return {name: 1000 * statistics.median(several[5:]) for name, several in times.items()}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    print(machine())
+    set_global_policy("mixed_float16")
+    rows = []
+    for name, make_model in MODELS.items():
+        ms = compare(make_model, options.seconds)
+        rows.append({"model": name, **ms})
+        print(
+            f"{name:<14} own {ms['own']:.2f} ms, ours {ms['ours']:.2f} ms, ours / own {ms['ours'] / ms['own']:.3f}",
+            flush=True,
+        )
+    if options.record:
+        record("fit", rows)
+
+
+if __name__ == "__main__":
+    main()

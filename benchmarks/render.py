@@ -1,0 +1,138 @@
+"""Make the tables and the plot of docs/performance.md from benchmarks/results/.
+
+    python benchmarks/render.py
+
+Needs matplotlib, and no TensorFlow.
+"""
+
+from typing import Any, Dict, List
+
+import glob
+import json
+import os
+import re
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+PAGE = os.path.join(HERE, "..", "docs", "performance.md")
+PLOT = os.path.join(HERE, "..", "docs", "step_overhead.svg")
+SETS = ("many", "mix", "big")
+GOALS = {"many": 0.6, "mix": 0.4, "big": 0.6}
+
+
+def results() -> List[Dict[str, Any]]:
+    """What was measured, oldest TensorFlow first."""
+    found = []
+    for path in glob.glob(os.path.join(HERE, "results", "*.json")):
+        with open(path, encoding="utf-8") as stream:
+            found.append(json.load(stream))
+    return sorted(found, key=lambda each: ([int(part) for part in each["name"].split()[0].split(".")], each["name"]))
+
+
+def ratio(row: Dict[str, Any]) -> float:
+    """The overhead over the bare optimizer, ours / TensorFlow's own."""
+    return float((row["ours"] - row["bare"]) / (row["own"] - row["bare"]))
+
+
+def shown(row: Dict[str, Any]) -> str:
+    """The ratio; where TensorFlow's own class costs next to nothing, or less, that of the whole steps."""
+    if row["own"] - row["bare"] < 0.05 * row["bare"]:
+        return f"({row['ours'] / row['own']:.2f})"
+    return f"{ratio(row):.2f}"
+
+
+def by_kind(found: List[Dict[str, Any]], scale: str) -> Dict[str, Dict[Any, Any]]:
+    """Name of a TensorFlow and its kind of optimizers → (set, optimizer) → row."""
+    table: Dict[str, Dict[Any, Any]] = {}
+    for each in found:
+        for row in each.get("step", []):
+            name = each["name"] + ("" if row["kind"] == "default" else " " + row["kind"])
+            if row["scale"] == scale:
+                table.setdefault(name, {})[row["set"], row["optimizer"]] = row
+    return table
+
+
+def step_table(found: List[Dict[str, Any]], scale: str) -> str:
+    columns = [(set_name, optimizer) for set_name in SETS for optimizer in ("SGD", "Adam")]
+    lines = ["| TensorFlow | " + " | ".join(" ".join(column) for column in columns) + " |", "|---" * 7 + "|"]
+    for name, rows in by_kind(found, scale).items():
+        lines.append(f"| {name} | " + " | ".join(shown(rows[column]) for column in columns) + " |")
+    if scale == "dynamic":
+        lines.append("| goal, at most | " + " | ".join(f"{GOALS[set_name]}" for set_name, _ in columns) + " |")
+    return "\n".join(lines)
+
+
+def fit_table(found: List[Dict[str, Any]]) -> str:
+    lines = ["| TensorFlow | convolutional | transformer |", "|---|---|---|"]
+    for each in found:
+        if "fit" in each:
+            figures = {row["model"]: row["ours"] / row["own"] for row in each["fit"]}
+            lines.append(f"| {each['name']} | {figures['convolutional']:.3f} | {figures['transformer']:.3f} |")
+    return "\n".join(lines)
+
+
+def page(text: str, found: List[Dict[str, Any]]) -> str:
+    """The page with each marked part made anew."""
+    parts = {
+        "dynamic": step_table(found, "dynamic"),
+        "fixed": step_table(found, "fixed"),
+        "fit": fit_table(found),
+        "machine": found[-1]["machine"].partition(", Python")[2].partition(", ")[2] + ".",
+    }
+    for name, content in parts.items():
+        pattern = re.compile(f"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
+        text, count = pattern.subn(lambda match, content=content: match.group(1) + content + match.group(2), text)
+        if count != 1:
+            raise SystemExit(f"docs/performance.md has {count} parts called {name}, and should have one")
+    return text
+
+
+def plot(found: List[Dict[str, Any]]) -> None:
+    """For each set of gradients, ours and TensorFlow's own as multiples of the bare optimizer's step."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "scalekeeper"
+    from matplotlib import pyplot
+
+    table = by_kind(found, "dynamic")
+    figure, axes = pyplot.subplots(1, len(SETS), figsize=(10, 0.42 * len(table) + 1.2), sharey=True)
+    for axis, set_name in zip(axes, SETS):
+        for place, rows in enumerate(table.values()):
+            for shift, optimizer in ((-0.18, "SGD"), (0.18, "Adam")):
+                row = rows[set_name, optimizer]
+                own, ours = row["own"] / row["bare"] - 1, row["ours"] / row["bare"] - 1
+                axis.plot([ours, own], [place + shift] * 2, color="#bbbbbb", linewidth=1, zorder=1)
+                marker = "o" if optimizer == "SGD" else "s"
+                axis.scatter([own], [place + shift], color="#d1495b", marker=marker, s=22, zorder=2)
+                axis.scatter([ours], [place + shift], color="#00798c", marker=marker, s=22, zorder=3)
+        axis.set_title(set_name)
+        axis.set_xlim(left=min(0.0, axis.get_xlim()[0]))
+        axis.grid(axis="x", color="#eeeeee")
+        axis.set_xlabel("overhead / bare step")
+    axes[0].set_yticks(range(len(table)), list(table))
+    axes[0].invert_yaxis()
+    handles = [
+        matplotlib.lines.Line2D([], [], color=color, marker=marker, linestyle="", label=label)
+        for color, marker, label in (
+            ("#d1495b", "o", "TensorFlow's own, SGD"),
+            ("#d1495b", "s", "TensorFlow's own, Adam"),
+            ("#00798c", "o", "ours, SGD"),
+            ("#00798c", "s", "ours, Adam"),
+        )
+    ]
+    figure.legend(handles=handles, loc="lower center", ncol=4, frameon=False)
+    figure.tight_layout(rect=(0, 0.06, 1, 1))
+    figure.savefig(PLOT, metadata={"Date": None})
+
+
+def main() -> None:
+    found = results()
+    with open(PAGE, encoding="utf-8") as stream:
+        text = page(stream.read(), found)
+    with open(PAGE, "w", encoding="utf-8") as stream:
+        stream.write(text)
+    plot(found)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Which Keras an optimizer comes from, and which of our classes wraps it: asked by what is there, never by version."""
+
+from typing import Any, Dict, Tuple
+
+import importlib
+import sys
+import types
+
+import tensorflow as tf
+
+from . import wrapper
+
+
+def concrete_class(cls: Any, optimizer: Any) -> Any:
+    """The class, derived from ``cls`` and from Keras's own, that can wrap this optimizer."""
+    keras = keras_of(optimizer)
+    adapter_name, upstream = _adapter_and_upstream(keras, optimizer)
+    adapter: Any = importlib.import_module("." + adapter_name, __package__).Adapter
+    if issubclass(cls, upstream):
+        return cls
+    key = (cls, upstream)
+    if key not in _made:
+        is_public = cls is wrapper.LossScaleOptimizer
+        bases = (adapter, upstream) if is_public else (cls, adapter, upstream)
+        # a file names the class: under Keras's own name, which differs by generation, plain TensorFlow can load it
+        named = upstream if is_public else cls
+        names = {"__module__": named.__module__, "__qualname__": named.__qualname__, "__doc__": cls.__doc__}
+        _made[key] = types.new_class(named.__name__, bases, {}, lambda namespace: namespace.update(names))
+    return _made[key]
+
+
+_made: Dict[Tuple[Any, Any], Any] = {}
+
+
+def keras_of(optimizer: Any) -> Any:
+    """The Keras package that an optimizer belongs to: a process may hold Keras 3 and tf_keras."""
+    roots = [base.__module__.split(".")[0] for base in type(optimizer).__mro__]
+    if not hasattr(optimizer, "apply_gradients") or not {"keras", "tf_keras", "tensorflow", "tensorflow_core"} & {
+        *roots
+    }:
+        raise ValueError(
+            f"{optimizer!r} is no optimizer of Keras: give an object such as tf.keras.optimizers.Adam(), not its name"
+        )
+    if "tf_keras" in roots:
+        return sys.modules["tf_keras"]
+    keras = sys.modules.get("keras")
+    if "keras" in roots and hasattr(keras, "Operation"):  # Keras 3, whatever tf.keras is
+        return keras
+    return tf.keras
+
+
+def is_keras_3(keras: Any) -> bool:
+    return hasattr(keras, "Operation")
+
+
+def is_wrapped(optimizer: Any) -> bool:
+    """Whether an optimizer is a LossScaleOptimizer already, ours or Keras's."""
+    mixed_precision = getattr(keras_of(optimizer), "mixed_precision", None)
+    found = [getattr(each, "LossScaleOptimizer", None) for each in (mixed_precision, _experimental(mixed_precision))]
+    return isinstance(optimizer, (wrapper.LossScaleOptimizer, *(each for each in found if each is not None)))
+
+
+def _experimental(mixed_precision: Any) -> Any:
+    return getattr(mixed_precision, "experimental", None)
+
+
+def _adapter_and_upstream(keras: Any, optimizer: Any) -> Tuple[str, Any]:
+    if is_keras_3(keras):
+        return "keras_3", keras.optimizers.LossScaleOptimizer
+    public = getattr(keras.mixed_precision, "LossScaleOptimizer", None)
+    if public is None:
+        return "keras_experimental", _experimental(keras.mixed_precision).LossScaleOptimizer
+    # since 2.9 the public class is the base of two, one for each kind of optimizer
+    both = sys.modules[public.__module__]
+    if hasattr(optimizer, "update_step"):
+        return "keras_new", both.LossScaleOptimizerV3
+    return "keras_v2", both.LossScaleOptimizer
+
+
+def keras_of_class(cls: Any) -> Any:
+    """The Keras package whose class one of ours derives from."""
+    return sys.modules["tf_keras"] if any(base.__module__.startswith("tf_keras.") for base in cls.__mro__) else tf.keras

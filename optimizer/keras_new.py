@@ -1,0 +1,195 @@
+"""TensorFlow 2.11 to 2.15 and tf_keras: the new optimizers, which have ``update_step`` and no slots.
+
+They have neither ``get_gradients`` nor ``get_weights`` nor slots; here they do, with the documented meaning.
+"""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import tensorflow as tf
+
+from . import core
+from .configuration import in_newer_words
+from .slots import slot_attributes
+from .wrapper import LossScaleOptimizer, numpy_values
+
+
+class CallableList(list):  # type: ignore[type-arg]
+    """What ``optimizer.variables`` is in some versions and ``optimizer.variables()`` in others."""
+
+    def __call__(self) -> List[Any]:
+        return self
+
+
+class WithoutSlots(LossScaleOptimizer):
+    """What the new optimizers of Keras 2 and those of Keras 3 have in common."""
+
+    def _variables_of_inner(self) -> List[Any]:
+        return list(self.inner_optimizer.variables)
+
+    # Gradients
+
+    @core.as_written
+    def minimize(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, name: Optional[str] = None, tape: Any = None
+    ) -> Any:
+        """Compute the gradients of a scaled loss, unscale and apply them.
+
+        ``loss`` and ``var_list`` may be callables; a loss that is a tensor comes with the tape that recorded it.
+        """
+        return self.apply_gradients(self.compute_gradients(loss, var_list, tape, grad_loss), name=name)
+
+    @core.as_written
+    def compute_gradients(
+        self, loss: Any, var_list: Any, tape: Any = None, grad_loss: Any = None
+    ) -> List[Tuple[Any, Any]]:
+        """The unscaled gradients, each with its variable."""
+        if not callable(loss) and tape is None:
+            raise ValueError("a loss that is a tensor needs tape=, the tape that recorded it; or give a callable")
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            if callable(loss) and not callable(var_list):
+                tape.watch([_tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
+            loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+        variables = tf.nest.flatten(var_list() if callable(var_list) else var_list)
+        grads = tape.gradient(loss, [_tensorflow_variable(variable) for variable in variables], grad_loss)
+        return list(zip(self.get_unscaled_gradients(grads), variables))
+
+    @core.as_written
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """The unscaled gradients of a loss in a graph."""
+        grads = tf.gradients(self.get_scaled_loss(loss), [_tensorflow_variable(variable) for variable in params])
+        if any(grad is None for grad in grads):
+            lonely = [variable.name for grad, variable in zip(grads, params) if grad is None]
+            raise ValueError(f"the loss has no gradient with respect to {lonely}")
+        return self.get_unscaled_gradients(grads)
+
+    @core.as_written
+    def get_updates(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """The operations that take one step, in a graph."""
+        return [self.apply_gradients(zip(self.get_gradients(loss, params), params))]
+
+    # Variables
+
+    @property
+    def weights(self) -> List[Any]:
+        """The iterations and the slots: the inner optimizer's variables without its learning rate."""
+        rate = getattr(self.inner_optimizer, "_learning_rate", None)
+        return [variable for variable in self._variables_of_inner() if variable is not rate]
+
+    def get_weights(self) -> List[Any]:
+        """The values of ``weights``."""
+        return numpy_values(self.weights)
+
+    def set_weights(self, weights: Sequence[Any]) -> None:
+        """Take back what ``get_weights`` gave, or the values of ``variables``."""
+        targets = {len(each): each for each in (self.variables, self.weights)}.get(len(weights))
+        if targets is None:
+            raise ValueError(
+                f"{len(weights)} weights were given to an optimizer that has {len(self.weights)}: "
+                "take a step, or call build(variables), before set_weights"
+            )
+        for target, value in zip(targets, weights):
+            if tuple(target.shape) != tuple(getattr(value, "shape", ())):
+                raise ValueError(f"a weight of shape {tuple(value.shape)} was given for {target.name}, {target.shape}")
+        for target, value in zip(targets, weights):
+            target.assign(value)
+
+    @property
+    def variables(self) -> Any:
+        """The variables that Keras saves, as a list that may also be called."""
+        return CallableList(self._variables_of_inner())
+
+    def get_slot_names(self) -> List[str]:
+        """The names of the slots, as the documentation has them."""
+        return sorted({*self._slot_attributes(), *(name for _, name in self._added_slots())})
+
+    def __dir__(self) -> List[str]:
+        # what lists get_slot_names has slots for a checkpoint, and these variables are in it by their lists already
+        return [name for name in super().__dir__() if name != "get_slot_names"]
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """The inner optimizer's variable for this slot; None if there is none."""
+        key = self.inner_optimizer._var_key(_tensorflow_variable(var))
+        place, attribute = self._places().get(key), self._slot_attributes().get(slot_name)
+        if place is not None and attribute is not None:
+            return getattr(self.inner_optimizer, attribute)[place]
+        return self._added_slots().get((key, slot_name))
+
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+        """Add a variable of the same shape to the inner optimizer."""
+        key = (self.inner_optimizer._var_key(_tensorflow_variable(var)), slot_name)
+        if key not in self._added_slots():
+            self._added_slots()[key] = self._new_slot(var, slot_name, initializer)
+        return self._added_slots()[key]
+
+    def _slot_attributes(self) -> Dict[str, str]:
+        return slot_attributes(self.inner_optimizer, self._variables_of_inner())
+
+    def _added_slots(self) -> Dict[Any, Any]:
+        added: Dict[Any, Any] = self.__dict__.setdefault("_scalekeeper_added_slots", {})
+        return added
+
+    def _places(self) -> Mapping[Any, int]:
+        """Which trainable variable the inner optimizer has in which place."""
+        raise NotImplementedError
+
+    def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
+        raise NotImplementedError
+
+    # Configuration
+
+    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
+        words = in_newer_words(policy)
+        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}
+
+
+class Adapter(WithoutSlots):
+    """The parts of a LossScaleOptimizer that depend on the new optimizers of Keras 2."""
+
+    _advances_natively = True
+    _optimizer: Any
+
+    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        # Keras's own class makes no variables for a fixed scale; ours takes its place
+        super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The wrapped optimizer."""
+        return self._optimizer
+
+    def _make_variables(self, variables: Sequence[Any]) -> None:
+        with tf.init_scope():
+            self._optimizer.build(variables)
+
+    def _variables_of_inner(self) -> List[Any]:
+        variables = self._optimizer.variables
+        return list(variables() if callable(variables) else variables)
+
+    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+        return self._optimizer.apply_gradients(pairs, name=name, skip_gradients_aggregation=not aggregate)
+
+    def _places(self) -> Mapping[Any, int]:
+        places: Mapping[Any, int] = getattr(self._optimizer, "_index_dict", {})
+        return places
+
+    def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
+        value = tf.keras.initializers.get(initializer)(var.shape, dtype=var.dtype)
+        return self._optimizer.add_variable_from_reference(var, slot_name, initial_value=value)
+
+    def add_weight(
+        self, name: str, shape: Any = (), dtype: Any = None, initializer: Any = "zeros", **options: Any
+    ) -> Any:
+        """Add a variable to the inner optimizer."""
+        return self._optimizer.add_variable(shape=shape, dtype=dtype, initializer=initializer, name=name)
+
+    @classmethod
+    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
+        from .generations import keras_of_class
+
+        return keras_of_class(cls).optimizers.deserialize(config, custom_objects=custom_objects)
+
+
+def _tensorflow_variable(variable: Any) -> Any:
+    """TensorFlow's variable inside a Keras 3 variable; TensorFlow's own has a method of that name."""
+    return variable if callable(variable.value) else variable.value

@@ -1,0 +1,98 @@
+"""TensorFlow 2.4 to 2.10, and the ``legacy`` optimizers after that: inner optimizers of the class OptimizerV2.
+
+What Keras's own class delegates to the inner optimizer (iterations, weights, slots, hyper-parameters) is inherited;
+what it does with gradients is ours.
+"""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import inspect
+
+import tensorflow as tf
+
+from . import core
+from .configuration import in_newer_words
+from .wrapper import LossScaleOptimizer
+
+
+class Adapter(LossScaleOptimizer):
+    """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
+
+    _advances_natively = True
+    _optimizer: Any
+
+    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        # Keras's own class makes no variables for a fixed scale; ours takes its place
+        super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
+
+    @property
+    def inner_optimizer(self) -> Any:
+        """The wrapped optimizer."""
+        return self._optimizer
+
+    # Gradients
+
+    @core.as_written
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """The unscaled gradients of a loss in a graph."""
+        return self.get_unscaled_gradients(self._optimizer.get_gradients(self.get_scaled_loss(loss), params))
+
+    @core.as_written
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> List[Tuple[Any, Any]]:
+        if tape is None:
+            pairs = self._optimizer._compute_gradients(self.get_scaled_loss(loss), var_list, grad_loss)
+        else:
+            with tape:
+                scaled_loss = self.get_scaled_loss(loss)
+            pairs = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+        grads = self.get_unscaled_gradients([grad for grad, _ in pairs])
+        return list(zip(grads, [variable for _, variable in pairs]))
+
+    # Applying
+
+    def _make_variables(self, variables: Sequence[Any]) -> None:
+        with tf.init_scope():
+            self._create_all_weights(variables)
+
+    def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        self._optimizer._create_all_weights(var_list)
+
+    def _require_can_apply(self, aggregate: bool) -> None:
+        if aggregate or self._can_leave_out_aggregation():
+            return
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ValueError(
+                f"{type(self._optimizer).__name__} of TensorFlow {tf.__version__} can't apply gradients without "
+                "aggregating them: leave out experimental_aggregate_gradients=False, or use TensorFlow 2.2 or newer"
+            )
+
+    def _can_leave_out_aggregation(self) -> bool:
+        return "experimental_aggregate_gradients" in inspect.signature(self._optimizer.apply_gradients).parameters
+
+    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+        present = [(grad, variable) for grad, variable in pairs if grad is not None]
+        if aggregate or not self._can_leave_out_aggregation():
+            return self._optimizer.apply_gradients(present, name=name)
+        return self._optimizer.apply_gradients(present, name=name, experimental_aggregate_gradients=False)
+
+    # Configuration
+
+    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
+        words = in_newer_words(policy)
+        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}
+
+    @classmethod
+    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
+        from .generations import keras_of_class
+
+        deserialize = keras_of_class(cls).optimizers.deserialize
+        options = {"use_legacy_optimizer": True} if "use_legacy_optimizer" in _parameters(deserialize) else {}
+        return deserialize(config, custom_objects=custom_objects, **options)
+
+
+def _parameters(function: Any) -> Any:
+    signature = inspect.signature(function)
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
+    return {"use_legacy_optimizer", *signature.parameters} if takes_any else set(signature.parameters)

@@ -1,0 +1,97 @@
+"""The report on one step's gradients: each is read once."""
+
+from typing import Any, Dict, FrozenSet, List, Optional, Sequence
+
+import functools
+
+import tensorflow as tf
+
+from .conditional import unlowered_cond
+from .packing import Pack, is_of_at_most, packed
+from .tensorflow_ops import is_finite
+
+_NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
+_CHEAP_TO_WIDEN = 2**16  # elements: half a megabyte in float64
+
+
+def measure(packs: Sequence[Pack], needs: FrozenSet[str]) -> Dict[str, Any]:
+    """The fields of a report that a policy needs, of the gradients of this replica."""
+    measured: Dict[str, Any] = {}
+    if "finite" in needs:
+        measured["finite"] = _are_finite(packs)
+    if needs - {"finite"}:
+        arrays = _unscaled_arrays(packs)
+    if "largest_magnitude" in needs:
+        largest = [tf.cast(tf.reduce_max(tf.abs(array)), tf.float32) for array in arrays]
+        measured["largest_magnitude"] = tf.reduce_max(tf.stack([tf.constant(0.0), *largest]))
+    if "zero_share" in needs:
+        sizes = [tf.cast(tf.size(array), tf.float32) for array in arrays]
+        nonzero = [tf.cast(tf.math.count_nonzero(array), tf.float32) for array in arrays]
+        size = tf.add_n([tf.constant(0.0), *sizes])
+        measured["zero_share"] = tf.math.divide_no_nan(size - tf.add_n([tf.constant(0.0), *nonzero]), size)
+    return measured
+
+
+def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:
+    """The same, of gradients as they are; None among them stands for no gradient."""
+    return measure(packed([grad for grad in grads if grad is not None]), needs)
+
+
+def _are_finite(packs: Sequence[Pack]) -> Any:
+    """Whether every gradient is finite, as a boolean scalar.
+
+    A finite sum proves that every term is finite, and a sum reads each gradient once. A sum of float32 numbers in
+    float64 is finite just then, so that small gradients need no more. For the others that would take too long: they are
+    added up as they are, and only a sum that is not finite, which terms that are all finite can have too, needs the
+    exact look. They are added up before they are unscaled: a product of a finite number with a factor of at most 1 is
+    finite.
+    """
+    sums, large = [], []
+    for pack in packs:
+        is_small = pack.reciprocal is None and is_of_at_most(_CHEAP_TO_WIDEN, pack.values)
+        if is_small and pack.values.dtype in _NARROW:
+            sums.append(tf.reduce_sum(tf.cast(_checkable(pack.values), tf.float64)))
+        else:
+            large.append(pack)
+    verdicts = [is_finite(tf.add_n(sums))] if sums else []
+    verdicts += _large_are_finite(large)
+    return functools.reduce(tf.logical_and, verdicts) if verdicts else tf.constant(True)
+
+
+def _large_are_finite(packs: Sequence[Pack]) -> List[Any]:
+    """One verdict, or none if there is nothing to look at."""
+    arrays = _present(_checkable(pack.values) for pack in packs)
+    if not arrays:
+        return []
+    reciprocals = {id(pack.reciprocal): pack.reciprocal for pack in packs if pack.reciprocal is not None}
+    is_proof = is_finite(tf.add_n([tf.cast(tf.reduce_sum(array), tf.float32) for array in arrays]))
+    for reciprocal in reciprocals.values():
+        is_proof = tf.logical_and(is_proof, reciprocal <= 1.0)
+    exact_look = unlowered_cond(
+        is_proof,
+        lambda: tf.constant(True),
+        lambda: tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in _unscaled_arrays(packs)])),
+    )
+    return [exact_look]
+
+
+def _unscaled_arrays(packs: Sequence[Pack]) -> List[Any]:
+    return _present(_checkable(pack.unscaled_values()) for pack in packs)
+
+
+def _present(arrays: Any) -> List[Any]:
+    return [array for array in arrays if array is not None]
+
+
+def _checkable(values: Any) -> Optional[Any]:
+    """The numbers of a gradient; of a sparse one, as the optimizer will see them: those of one index added up."""
+    if isinstance(values, tf.IndexedSlices):
+        rows, positions = tf.unique(values.indices)
+        values = tf.math.unsorted_segment_sum(values.values, positions, tf.size(rows))
+    else:
+        values = tf.convert_to_tensor(values)
+    if values.dtype.is_complex:
+        values = tf.stack([tf.math.real(values), tf.math.imag(values)])
+    if not values.dtype.is_floating:
+        return None
+    return tf.cast(values, tf.float32) if values.dtype.size < 4 else values

@@ -1,0 +1,49 @@
+"""The loss times the scale, and the gradients divided by it."""
+
+from typing import Any, List, NamedTuple, Optional, Sequence
+
+import tensorflow as tf
+
+
+class Unscaling(NamedTuple):
+    """Where an unscaled gradient comes from: ``times(scaled, reciprocal)``."""
+
+    scaled: Any
+    reciprocal: Any
+
+
+def scaled(loss: Any, scale: Any) -> Any:
+    """The loss times the scale. A loss of fewer than 32 bits is scaled as float32, where the product can't overflow."""
+    loss = tf.convert_to_tensor(loss)
+    if loss.dtype in (tf.float16, tf.bfloat16):
+        loss = tf.cast(loss, tf.float32)
+    return loss * tf.cast(scale, loss.dtype)
+
+
+def unscaled(grads: Sequence[Any], scale: Any) -> List[Any]:
+    """The gradients divided by the scale: sparse ones stay sparse, None stays None."""
+    reciprocal = 1.0 / scale
+    return [None if grad is None else _unscaled(grad, reciprocal) for grad in grads]
+
+
+def _unscaled(grad: Any, reciprocal: Any) -> Any:
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(times(grad.values, reciprocal), grad.indices, grad.dense_shape)
+    grad = tf.convert_to_tensor(grad)
+    result = times(grad, reciprocal)
+    if not tf.executing_eagerly():
+        # If the optimizer gets just this tensor, it can do the product where it needs it, and the graph drops this one.
+        result._scalekeeper_unscaling = Unscaling(grad, reciprocal)
+    return result
+
+
+def unscaling_of(grad: Any) -> Optional[Unscaling]:
+    """How ``unscaled`` made this tensor, if it did."""
+    return getattr(grad, "_scalekeeper_unscaling", None)
+
+
+def times(values: Any, factor: Any) -> Any:
+    """A product in the type of the values."""
+    if values.dtype in (tf.float16, tf.bfloat16):  # where the factor itself could underflow
+        return tf.cast(tf.cast(values, tf.float32) * factor, values.dtype)
+    return values * tf.cast(factor, values.dtype)

@@ -1,0 +1,243 @@
+"""LossScaleOptimizer: the one public class, and what it does on every Keras."""
+
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..registry.documents import SKIPPED_STEPS
+from . import core
+from .arguments import policy_of_arguments
+from .configuration import config_of, plain, policy_of
+from .unscaling import scaled, unscaled
+
+
+class LossScaleOptimizer:
+    """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
+
+    ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
+    number, a mapping, a registered name, a policy's class or object, or a ``LossScale`` object of TensorFlow's own.
+    ``skipped_steps`` says what a skipped step does to ``iterations``: ``"advance"``, ``"hold"``, or ``"native"``, as
+    TensorFlow's own class does on the installed version.
+
+    The other arguments are those of newer TensorFlows: ``inner_optimizer`` for ``optimizer``; ``dynamic``,
+    ``initial_scale`` and ``dynamic_growth_steps`` instead of ``loss_scale``.
+
+    Calling it makes an object of a class that derives from this one and from Keras's own class of the same name, as
+    Keras asks for that one. ``optimizer/generations.py`` chooses it.
+    """
+
+    __module__ = "scalekeeper"  # its public address
+
+    inner_optimizer: Any
+    _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
+
+    def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
+        from .generations import concrete_class
+
+        return super().__new__(concrete_class(cls, _the_one(optimizer, kwargs.get("inner_optimizer"))))
+
+    def __init__(
+        self,
+        optimizer: Any = None,
+        loss_scale: Any = "dynamic",
+        skipped_steps: str = core.NATIVE,
+        *,
+        inner_optimizer: Any = None,
+        dynamic: Optional[bool] = None,
+        initial_scale: Optional[float] = None,
+        dynamic_growth_steps: Optional[int] = None,
+        name: Optional[str] = None,
+    ) -> None:
+        from .generations import is_wrapped
+
+        optimizer = _the_one(optimizer, inner_optimizer)
+        if is_wrapped(optimizer):
+            raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
+        if skipped_steps not in SKIPPED_STEPS:
+            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(SKIPPED_STEPS)}")
+        core.require_supported_strategy()
+        policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
+        self._wrap(optimizer, name)
+        self._policy = policy
+        self._skipped_steps = skipped_steps
+        self._hold(policy)
+
+    # What each generation says in its own file
+
+    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        """Make Keras's own object of this one, around the inner optimizer."""
+        raise NotImplementedError
+
+    def _hold(self, policy: Any) -> None:
+        """Put the policy's state into variables that Keras saves."""
+        self._track_trackable(core.hold_in_graph(policy), "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+
+    def _make_variables(self, variables: Sequence[Any]) -> None:
+        """Make the inner optimizer's variables, before the conditional, where none can be made."""
+        raise NotImplementedError
+
+    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+        """Have the inner optimizer apply unscaled gradients."""
+        raise NotImplementedError
+
+    # The loss scale
+
+    @property
+    def loss_scale(self) -> Any:
+        """The policy; calling it gives the current scale."""
+        return self._policy
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the scale can change."""
+        return bool(core.state_variables(self._policy)) or not core.has_pure_step(self._policy)
+
+    @property
+    def initial_scale(self) -> Any:
+        """The scale of the first step."""
+        config = self._policy.get_config()
+        return config.get("initial_loss_scale", config.get("loss_scale_value"))
+
+    @property
+    def dynamic_growth_steps(self) -> Any:
+        """The finite steps in a row after which a dynamic scale grows; None for a policy without such a number."""
+        return self._policy.get_config().get("increment_period")
+
+    @property
+    def dynamic_counter(self) -> Any:
+        """The variable that counts finite steps in a row; None for a policy without one."""
+        return core.state_variables(self._policy).get("good_steps")
+
+    @core.as_written
+    def get_scaled_loss(self, loss: Any) -> Any:
+        """The loss, or what a callable returns, times the current scale."""
+        if callable(loss):
+            return lambda: scaled(loss(), self._policy())
+        return scaled(loss, self._policy())
+
+    @core.as_written
+    def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
+        """The gradients divided by the current scale; None stays None."""
+        return unscaled(grads, self._policy())
+
+    # A step
+
+    @core.as_written
+    def apply_gradients(
+        self,
+        grads_and_vars: Any,
+        name: Optional[str] = None,
+        experimental_aggregate_gradients: bool = True,
+        skip_gradients_aggregation: bool = False,
+    ) -> Any:
+        """Apply unscaled gradients if the policy says so, and update the loss scale.
+
+        ``skip_gradients_aggregation=True`` is how later versions say ``experimental_aggregate_gradients=False``.
+        """
+        if tf.distribute.in_cross_replica_context():
+            raise ValueError("apply_gradients must be called in a replica context: inside strategy.run, not around it")
+        core.require_supported_strategy()
+        pairs = _pairs(grads_and_vars)
+        places = _places_with_gradient(pairs)
+        aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
+        self._require_can_apply(aggregate)
+        self._make_variables([variable for _, variable in pairs])
+
+        def apply(grads: List[Any]) -> Any:
+            known = dict(zip(places, grads))
+            return self._apply_inner(
+                [(known.get(place), variable) for place, (_, variable) in enumerate(pairs)], name, aggregate
+            )
+
+        return core.gated_step(self._policy, [pairs[place][0] for place in places], apply, self._skip)
+
+    def _require_can_apply(self, aggregate: bool) -> None:
+        """Refuse what the inner optimizer can't honour."""
+
+    def _skip(self) -> Any:
+        advances = self._skipped_steps == core.ADVANCE or (
+            self._skipped_steps == core.NATIVE and self._advances_natively
+        )
+        return self.inner_optimizer.iterations.assign_add(1) if advances else None
+
+    # Names of the documentation that not every Keras has
+
+    @property
+    def lr(self) -> Any:
+        """The inner optimizer's learning rate."""
+        return self.inner_optimizer.learning_rate
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        self.inner_optimizer.learning_rate = value
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """The inner optimizer's slot variable."""
+        return self.inner_optimizer.get_slot(var, slot_name)
+
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+        """Add a slot variable to the inner optimizer."""
+        return self.inner_optimizer.add_slot(var, slot_name, initializer)
+
+    def add_weight(self, *args: Any, **kwargs: Any) -> Any:
+        """Add a variable to the inner optimizer."""
+        return self.inner_optimizer.add_weight(*args, **kwargs)
+
+    # Configuration
+
+    def get_config(self) -> Dict[str, Any]:
+        """The inner optimizer and the policy, as plain values that JSON can hold."""
+        config = self._dialect(plain(self._serialized_inner()), config_of(self._policy))
+        if self._skipped_steps != core.NATIVE:
+            config["skipped_steps"] = self._skipped_steps
+        return config
+
+    def _serialized_inner(self) -> Any:
+        from .generations import keras_of
+
+        return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
+
+    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
+        """The keys under which the installed version's own class keeps both."""
+        raise NotImplementedError
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
+        """Make an optimizer from what ``get_config`` gave."""
+        inner = config.get("inner_optimizer", config.get("optimizer"))
+        if isinstance(inner, Mapping):
+            inner = cls._deserialized_inner(dict(inner), custom_objects)
+        options = {"name": config["name"]} if "name" in config else {}
+        return cls(inner, policy_of(config, custom_objects or {}), config.get("skipped_steps", core.NATIVE), **options)
+
+    @classmethod
+    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
+        return tf.keras.optimizers.deserialize(config, custom_objects=custom_objects)
+
+
+def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:
+    given = [each for each in (optimizer, inner_optimizer) if each is not None]
+    if len(given) != 1:
+        raise TypeError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
+    return given[0]
+
+
+def _pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
+    try:
+        return [(grad, variable) for grad, variable in grads_and_vars]
+    except (TypeError, ValueError):
+        raise TypeError(f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}") from None
+
+
+def _places_with_gradient(pairs: Sequence[Tuple[Any, Any]]) -> List[int]:
+    places = [place for place, (grad, _) in enumerate(pairs) if grad is not None]
+    if not places:
+        named = [getattr(variable, "name", repr(variable)) for _, variable in pairs]
+        raise ValueError(f"No gradients provided for any variable: {named}.")
+    return places
+
+
+def numpy_values(variables: Sequence[Any]) -> List[Any]:
+    """What ``get_weights`` returns."""
+    return [np.asarray(variable.numpy()) for variable in variables]
