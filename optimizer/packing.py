@@ -26,7 +26,7 @@ class Pack(NamedTuple):
         """Tensors of the graph that is being built: what sums gradients over replicas asks for one graph."""
         values = self.unscaled_values()
         if len(self.places) > 1:
-            return tf.unstack(values, num=len(self.places))
+            return list(tf.unstack(values, num=len(self.places)))
         is_as_it_was = self.reciprocal is None and not isinstance(values, tf.IndexedSlices)
         return [tf.identity(values) if is_as_it_was else values]
 
