@@ -6,18 +6,15 @@ A small convolutional and a small transformer model, each compiled twice; one ``
 random order, medians. Reported as ours / TensorFlow's own.
 """
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict
 
-import argparse
 import os
-import random
 import statistics
 import sys
-import time
 
 import numpy as np
 import tensorflow as tf
-from recording import machine, record
+from recording import interleaved, machine, parser, record
 
 from scalekeeper import LossScaleOptimizer
 
@@ -71,23 +68,11 @@ def compare(make_model: Callable[[], Any], seconds: float) -> Dict[str, float]:
         "own": step_of(make_model, upstream(make(1e-4))),
         "ours": step_of(make_model, LossScaleOptimizer(make(1e-4), "dynamic")),
     }
-    times: Dict[str, List[float]] = {name: [] for name in steps}
-    names = list(steps)
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        random.shuffle(names)
-        for name in names:
-            began = time.perf_counter()
-            steps[name]()
-            times[name].append(time.perf_counter() - began)
-    return {name: 1000 * statistics.median(several[5:]) for name, several in times.items()}
+    return {name: statistics.median(times) for name, times in interleaved(steps, seconds).items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=30.0, help="for each model")
-    parser.add_argument("--record", action="store_true")
-    options = parser.parse_args()
+    options = parser(__doc__, seconds=30.0).parse_args()
     print(machine())
     set_global_policy("mixed_float16")
     rows = []

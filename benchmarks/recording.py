@@ -1,14 +1,43 @@
-"""Where figures are kept: one file for each TensorFlow, with the machine they were measured on."""
+"""How steps are timed against each other, and where the figures are kept: one file for each TensorFlow."""
 
-from typing import Any, List
+from typing import Any, Callable, Dict, List
 
+import argparse
+import itertools
 import json
 import os
 import platform
+import random
+import time
 
 import tensorflow as tf
 
 RESULTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "results")
+
+
+def parser(description: Any, seconds: float) -> argparse.ArgumentParser:
+    """The options that every script has."""
+    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--seconds", type=float, default=seconds, help="for each row")
+    made.add_argument("--record", action="store_true")
+    return made
+
+
+def interleaved(steps: Dict[str, Callable[[], Any]], seconds: float) -> Dict[str, List[float]]:
+    """Milliseconds of each step, in turns, for so long; the first two turns do not count."""
+    times: Dict[str, List[float]] = {name: [] for name in steps}
+    names = list(steps)
+    end = time.perf_counter() + seconds
+    for turn in itertools.count():
+        random.shuffle(names)  # none of them always comes after the same other one
+        for name in names:
+            began = time.perf_counter()
+            steps[name]()
+            if turn >= 2:
+                times[name].append(1000 * (time.perf_counter() - began))
+        if turn >= 3 and time.perf_counter() > end:
+            return times
+    raise AssertionError("the turns are endless")
 
 
 def name_of_tensorflow() -> str:

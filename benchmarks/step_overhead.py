@@ -9,17 +9,13 @@ figures to benchmarks/results/, from which benchmarks/render.py makes the tables
 
 from typing import Any, Callable, Dict, List
 
-import argparse
-import itertools
 import os
-import random
 import statistics
 import sys
-import time
 
 import numpy as np
 import tensorflow as tf
-from recording import machine, record
+from recording import interleaved, machine, parser, record
 
 from scalekeeper import LossScaleOptimizer
 
@@ -50,40 +46,29 @@ def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
         return tf.identity(optimizer.iterations.value if IS_KERAS_3 else optimizer.iterations)
 
     step()
-    return step
+    return lambda: step().numpy()
 
 
 def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step: bare, TensorFlow's own class, ours."""
     times: Dict[str, List[float]] = {"bare": [], "own": [], "ours": []}
-    names = list(times)
     for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
         steps = {
             "bare": traced_step(make(), shapes),
             "own": traced_step(upstream(make(), scale), shapes),
             "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
         }
-        end = time.perf_counter() + seconds / repeats
-        for turn in itertools.count():
-            random.shuffle(names)  # none of them always comes after the same other one
-            for name in names:
-                began = time.perf_counter()
-                steps[name]().numpy()
-                if turn >= 2:
-                    times[name].append(time.perf_counter() - began)
-            if turn >= 3 and time.perf_counter() > end:
-                break
-    return {name: 1000 * statistics.median(several) for name, several in times.items()}
+        for name, several in interleaved(steps, seconds / repeats).items():
+            times[name] += several
+    return {name: statistics.median(several) for name, several in times.items()}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=10.0, help="for each row")
-    parser.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
-    parser.add_argument("--sets", nargs="*", default=list(SETS))
-    parser.add_argument("--scales", nargs="*", default=list(SCALES))
-    parser.add_argument("--record", action="store_true")
-    options = parser.parse_args()
+    arguments = parser(__doc__, seconds=10.0)
+    arguments.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
+    arguments.add_argument("--sets", nargs="*", default=list(SETS))
+    arguments.add_argument("--scales", nargs="*", default=list(SCALES))
+    options = arguments.parse_args()
     print(machine())
     print(f"{'set':<5} {'optimizer':<12} {'scale':<8} {'bare':>7} {'own':>7} {'ours':>7}   overhead ours / own")
     rows = []

@@ -1,14 +1,12 @@
 """Which Keras an optimizer comes from, and which of our classes wraps it: asked by what is there, never by version."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import importlib
 import sys
 import types
 
 import tensorflow as tf
-
-from . import wrapper
 
 
 def concrete_class(cls: Any, optimizer: Any) -> Any:
@@ -20,7 +18,7 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
         return cls
     key = (cls, upstream)
     if key not in _made:
-        is_public = cls is wrapper.LossScaleOptimizer
+        is_public = issubclass(adapter, cls)  # and not a class that a user has derived from ours
         bases = (adapter, upstream) if is_public else (cls, adapter, upstream)
         # a file names the class: under Keras's own name, which differs by generation, plain TensorFlow can load it
         named = upstream if is_public else cls
@@ -43,9 +41,8 @@ def keras_of(optimizer: Any) -> Any:
         )
     if "tf_keras" in roots:
         return sys.modules["tf_keras"]
-    keras = sys.modules.get("keras")
-    if "keras" in roots and hasattr(keras, "Operation"):  # Keras 3, whatever tf.keras is
-        return keras
+    if "keras" in roots and is_keras_3(sys.modules["keras"]):  # whatever tf.keras is
+        return sys.modules["keras"]
     return tf.keras
 
 
@@ -53,11 +50,11 @@ def is_keras_3(keras: Any) -> bool:
     return hasattr(keras, "Operation")
 
 
-def is_wrapped(optimizer: Any) -> bool:
-    """Whether an optimizer is a LossScaleOptimizer already, ours or Keras's."""
+def own_classes(optimizer: Any) -> List[Any]:
+    """The public classes of an optimizer's Keras that wrap another, as ours does."""
     mixed_precision = getattr(keras_of(optimizer), "mixed_precision", None)
     found = [getattr(each, "LossScaleOptimizer", None) for each in (mixed_precision, _experimental(mixed_precision))]
-    return isinstance(optimizer, (wrapper.LossScaleOptimizer, *(each for each in found if each is not None)))
+    return [each for each in found if each is not None]
 
 
 def _experimental(mixed_precision: Any) -> Any:

@@ -69,21 +69,11 @@ class Adapter(WithoutSlots):
 
     # Keras 3's own words
 
-    @property
-    def initial_scale(self) -> Any:
-        """The scale of the first step."""
-        return LossScaleOptimizer.initial_scale.fget(self)  # type: ignore[attr-defined]
-
-    @initial_scale.setter
+    @LossScaleOptimizer.initial_scale.setter  # type: ignore[attr-defined, untyped-decorator]
     def initial_scale(self, value: Any) -> None:
         """Keras's own constructor sets it; the policy knows better."""
 
-    @property
-    def dynamic_growth_steps(self) -> Any:
-        """The finite steps in a row after which a dynamic scale grows; None for a policy without such a number."""
-        return LossScaleOptimizer.dynamic_growth_steps.fget(self)  # type: ignore[attr-defined]
-
-    @dynamic_growth_steps.setter
+    @LossScaleOptimizer.dynamic_growth_steps.setter  # type: ignore[attr-defined, untyped-decorator]
     def dynamic_growth_steps(self, value: Any) -> None:
         """Keras's own constructor sets it; the policy knows better."""
 
@@ -109,29 +99,19 @@ class Adapter(WithoutSlots):
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> Any:
         """Keras 3's way to apply gradients: it takes scaled ones, unless ``get_unscaled_gradients`` was called."""
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
-        are_scaled = self._are_gradients_scaled is not False
-        return self._apply(list(zip(grads, variables)), are_scaled)
+        pairs = list(zip(grads, variables))
+        return self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
 
-    @core.as_written
-    def apply_gradients(
-        self,
-        grads_and_vars: Any,
-        name: Optional[str] = None,
-        experimental_aggregate_gradients: bool = True,
-        skip_gradients_aggregation: bool = False,
-    ) -> Any:
-        """Apply unscaled gradients, or scaled ones after ``scale_loss``, if the policy says so; update the scale."""
-        aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
-        return self._apply(grads_and_vars, self._are_gradients_scaled is True, aggregate)
+    def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
+        return self._unscaled(pairs) if self._are_gradients_scaled else pairs
 
-    def _apply(self, grads_and_vars: Any, are_scaled: bool, aggregate: bool = True) -> Any:
-        if are_scaled:
-            grads_and_vars = list(grads_and_vars)
-            grads = unscaled([_unless_overwriting(*pair) for pair in grads_and_vars], self._policy())
-            grads_and_vars = [
-                (pair[0] if _overwrites(pair[1]) else grad, pair[1]) for grad, pair in zip(grads, grads_and_vars)
-            ]
-        return super().apply_gradients(grads_and_vars, skip_gradients_aggregation=not aggregate)
+    def _unscaled(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
+        grads = unscaled([grad for grad, _ in pairs], self._policy())
+        # what overwrites a variable is no gradient, and not scaled
+        return [
+            (given if getattr(variable, "overwrite_with_gradient", False) else grad, variable)
+            for grad, (given, variable) in zip(grads, pairs)
+        ]
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
         """Not with TensorFlow: Keras's own optimizers refuse it there, as strategies need variables."""
@@ -155,8 +135,7 @@ class Adapter(WithoutSlots):
             super(keras.optimizers.LossScaleOptimizer, self).build(var_list)  # type: ignore[misc]
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
-        with tf.init_scope():
-            self.build(variables)
+        self.build(variables)
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         return self.inner_optimizer.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
@@ -167,12 +146,6 @@ class Adapter(WithoutSlots):
 
     def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
         return self.inner_optimizer.add_variable_from_reference(var, name=slot_name, initializer=initializer)
-
-    def add_weight(
-        self, name: str, shape: Any = (), dtype: Any = None, initializer: Any = "zeros", **options: Any
-    ) -> Any:
-        """Add a variable to the inner optimizer."""
-        return self.inner_optimizer.add_variable(shape=shape, initializer=initializer, dtype=dtype, name=name)
 
     @property
     def variables(self) -> Any:
@@ -194,12 +167,3 @@ class Adapter(WithoutSlots):
     @classmethod
     def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
         return keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)
-
-
-def _overwrites(variable: Any) -> bool:
-    """Whether Keras puts the gradient in the variable's place: it is no gradient, and not scaled."""
-    return bool(getattr(variable, "overwrite_with_gradient", False))
-
-
-def _unless_overwriting(grad: Any, variable: Any) -> Any:
-    return None if _overwrites(variable) else grad

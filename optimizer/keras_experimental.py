@@ -4,7 +4,7 @@ Keras scales and unscales by itself there, and only for instances of that class.
 those clip scaled gradients: here they are clipped after they are unscaled.
 """
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import contextlib
 
@@ -31,9 +31,8 @@ class Adapter(keras_v2.Adapter):
     @property
     def _is_inner_in_object_graph(self) -> bool:
         """Since 2.3, TensorFlow's own class takes the inner optimizer's place there, and counts skipped steps."""
-        return hasattr(super(LossScaleOptimizer, self), "_restore_slot_variable") and any(
-            "_restore_slot_variable" in vars(cls) and cls.__name__ == "LossScaleOptimizer" for cls in type(self).__mro__
-        )
+        named = (cls for cls in type(self).__mro__ if cls.__name__ == "LossScaleOptimizer")
+        return any("_restore_slot_variable" in vars(cls) for cls in named)
 
     # Gradients
 
@@ -98,10 +97,6 @@ class Adapter(keras_v2.Adapter):
 
     def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
         return {"optimizer": inner, "loss_scale": policy}
-
-    @classmethod
-    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        return tf.keras.optimizers.deserialize(config, custom_objects=custom_objects)
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import tensorflow as tf
 
 from . import core
-from .configuration import in_newer_words
+from .keras_2 import Keras2
 from .slots import slot_attributes
 from .wrapper import LossScaleOptimizer, numpy_values
 
@@ -24,7 +24,8 @@ class WithoutSlots(LossScaleOptimizer):
     """What the new optimizers of Keras 2 and those of Keras 3 have in common."""
 
     def _variables_of_inner(self) -> List[Any]:
-        return list(self.inner_optimizer.variables)
+        variables = self.inner_optimizer.variables
+        return list(variables() if callable(variables) else variables)
 
     # Gradients
 
@@ -136,35 +137,18 @@ class WithoutSlots(LossScaleOptimizer):
     def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
         raise NotImplementedError
 
-    # Configuration
+    def add_weight(
+        self, name: str, shape: Any = (), dtype: Any = None, initializer: Any = "zeros", **options: Any
+    ) -> Any:
+        """Add a variable to the inner optimizer."""
+        return self.inner_optimizer.add_variable(shape=shape, dtype=dtype, initializer=initializer, name=name)
 
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}
 
-
-class Adapter(WithoutSlots):
+class Adapter(WithoutSlots, Keras2):
     """The parts of a LossScaleOptimizer that depend on the new optimizers of Keras 2."""
 
-    _advances_natively = True
-    _optimizer: Any
-
-    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
-        # Keras's own class makes no variables for a fixed scale; ours takes its place
-        super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
-
-    @property
-    def inner_optimizer(self) -> Any:
-        """The wrapped optimizer."""
-        return self._optimizer
-
     def _make_variables(self, variables: Sequence[Any]) -> None:
-        with tf.init_scope():
-            self._optimizer.build(variables)
-
-    def _variables_of_inner(self) -> List[Any]:
-        variables = self._optimizer.variables
-        return list(variables() if callable(variables) else variables)
+        self._optimizer.build(variables)
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         return self._optimizer.apply_gradients(pairs, name=name, skip_gradients_aggregation=not aggregate)
@@ -176,18 +160,6 @@ class Adapter(WithoutSlots):
     def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
         value = tf.keras.initializers.get(initializer)(var.shape, dtype=var.dtype)
         return self._optimizer.add_variable_from_reference(var, slot_name, initial_value=value)
-
-    def add_weight(
-        self, name: str, shape: Any = (), dtype: Any = None, initializer: Any = "zeros", **options: Any
-    ) -> Any:
-        """Add a variable to the inner optimizer."""
-        return self._optimizer.add_variable(shape=shape, dtype=dtype, initializer=initializer, name=name)
-
-    @classmethod
-    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        from .generations import keras_of_class
-
-        return keras_of_class(cls).optimizers.deserialize(config, custom_objects=custom_objects)
 
 
 def _tensorflow_variable(variable: Any) -> Any:

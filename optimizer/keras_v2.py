@@ -11,24 +11,12 @@ import inspect
 import tensorflow as tf
 
 from . import core
-from .configuration import in_newer_words
-from .wrapper import LossScaleOptimizer
+from .generations import keras_of_class
+from .keras_2 import Keras2
 
 
-class Adapter(LossScaleOptimizer):
+class Adapter(Keras2):
     """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
-
-    _advances_natively = True
-    _optimizer: Any
-
-    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
-        # Keras's own class makes no variables for a fixed scale; ours takes its place
-        super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
-
-    @property
-    def inner_optimizer(self) -> Any:
-        """The wrapped optimizer."""
-        return self._optimizer
 
     # Gradients
 
@@ -53,8 +41,7 @@ class Adapter(LossScaleOptimizer):
     # Applying
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
-        with tf.init_scope():
-            self._create_all_weights(variables)
+        self._create_all_weights(variables)
 
     def _create_all_weights(self, var_list: Sequence[Any]) -> None:
         self._optimizer._create_all_weights(var_list)
@@ -79,14 +66,8 @@ class Adapter(LossScaleOptimizer):
 
     # Configuration
 
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}
-
     @classmethod
     def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        from .generations import keras_of_class
-
         deserialize = keras_of_class(cls).optimizers.deserialize
         options = {"use_legacy_optimizer": True} if "use_legacy_optimizer" in _parameters(deserialize) else {}
         return deserialize(config, custom_objects=custom_objects, **options)

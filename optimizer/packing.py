@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from .unscaling import Unscaling, times, unscaling_of
+from .unscaling import times, unscaling_of
 
 # Starting an operation costs more than what it does to an array of this many elements; with as many arrays as this, it
 # pays to stack them.
@@ -36,20 +36,20 @@ def packed(grads: Sequence[Any]) -> List[Pack]:
     packs = []
     groups: Dict[Any, List[int]] = {}
     grads = [grad if isinstance(grad, tf.IndexedSlices) else tf.convert_to_tensor(grad) for grad in grads]
-    for place, grad in enumerate(grads):
-        unscaling = unscaling_of(grad) or Unscaling(grad, None)
+    sources = [unscaling_of(grad) for grad in grads]
+    for place, (grad, source) in enumerate(zip(grads, sources)):
         if is_of_at_most(_SMALL, grad):
-            alike = (grad.dtype, tuple(grad.shape), id(unscaling.reciprocal))
+            alike = (grad.dtype, tuple(grad.shape), id(source.reciprocal))
             groups.setdefault(alike, []).append(place)
         else:
-            packs.append(Pack((place,), *unscaling))
+            packs.append(Pack((place,), *source))
     for places in groups.values():
         if len(places) < _FEW:
             packs += [Pack((place,), grads[place]) for place in places]
         else:
-            sources = [unscaling_of(grads[place]) or Unscaling(grads[place], None) for place in places]
-            stack = Pack(tuple(places), tf.stack([source.scaled for source in sources]), sources[0].reciprocal)
-            packs.append(Pack(stack.places, stack.unscaled_values()))
+            stack = tf.stack([sources[place].scaled for place in places])
+            scaled = Pack(tuple(places), stack, sources[places[0]].reciprocal)
+            packs.append(Pack(scaled.places, scaled.unscaled_values()))
     return packs
 
 

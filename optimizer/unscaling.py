@@ -9,7 +9,7 @@ class Unscaling(NamedTuple):
     """Where an unscaled gradient comes from: ``times(scaled, reciprocal)``."""
 
     scaled: Any
-    reciprocal: Any
+    reciprocal: Optional[Any]
 
 
 def scaled(loss: Any, scale: Any) -> Any:
@@ -37,9 +37,9 @@ def _unscaled(grad: Any, reciprocal: Any) -> Any:
     return result
 
 
-def unscaling_of(grad: Any) -> Optional[Unscaling]:
-    """How ``unscaled`` made this tensor, if it did."""
-    return getattr(grad, "_scalekeeper_unscaling", None)
+def unscaling_of(grad: Any) -> Unscaling:
+    """How ``unscaled`` made this tensor; without a reciprocal, if it did not."""
+    return getattr(grad, "_scalekeeper_unscaling", Unscaling(grad, None))
 
 
 def times(values: Any, factor: Any) -> Any:

@@ -9,6 +9,7 @@ from ..registry.documents import SKIPPED_STEPS
 from . import core
 from .arguments import policy_of_arguments
 from .configuration import config_of, plain, policy_of
+from .generations import concrete_class, keras_of, keras_of_class, own_classes
 from .unscaling import scaled, unscaled
 
 
@@ -33,8 +34,6 @@ class LossScaleOptimizer:
     _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
-        from .generations import concrete_class
-
         return super().__new__(concrete_class(cls, _the_one(optimizer, kwargs.get("inner_optimizer"))))
 
     def __init__(
@@ -49,10 +48,8 @@ class LossScaleOptimizer:
         dynamic_growth_steps: Optional[int] = None,
         name: Optional[str] = None,
     ) -> None:
-        from .generations import is_wrapped
-
         optimizer = _the_one(optimizer, inner_optimizer)
-        if is_wrapped(optimizer):
+        if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
             raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
         if skipped_steps not in SKIPPED_STEPS:
             raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(SKIPPED_STEPS)}")
@@ -74,7 +71,7 @@ class LossScaleOptimizer:
         self._track_trackable(core.hold_in_graph(policy), "loss_scale", overwrite=True)  # type: ignore[attr-defined]
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
-        """Make the inner optimizer's variables, before the conditional, where none can be made."""
+        """Make the inner optimizer's variables, if they are not there yet."""
         raise NotImplementedError
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
@@ -138,11 +135,12 @@ class LossScaleOptimizer:
         if tf.distribute.in_cross_replica_context():
             raise ValueError("apply_gradients must be called in a replica context: inside strategy.run, not around it")
         core.require_supported_strategy()
-        pairs = _pairs(grads_and_vars)
+        pairs = self._unscaled_pairs(_pairs(grads_and_vars))
         places = _places_with_gradient(pairs)
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
-        self._make_variables([variable for _, variable in pairs])
+        with tf.init_scope():  # before the conditional, where none can be made
+            self._make_variables([variable for _, variable in pairs])
 
         def apply(grads: List[Any]) -> Any:
             known = dict(zip(places, grads))
@@ -151,6 +149,10 @@ class LossScaleOptimizer:
             )
 
         return core.gated_step(self._policy, [pairs[place][0] for place in places], apply, self._skip)
+
+    def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
+        """What ``apply_gradients`` was given, which is unscaled already but where Keras hands it scaled gradients."""
+        return pairs
 
     def _require_can_apply(self, aggregate: bool) -> None:
         """Refuse what the inner optimizer can't honour."""
@@ -194,8 +196,6 @@ class LossScaleOptimizer:
         return config
 
     def _serialized_inner(self) -> Any:
-        from .generations import keras_of
-
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
 
     def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
@@ -213,7 +213,7 @@ class LossScaleOptimizer:
 
     @classmethod
     def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        return tf.keras.optimizers.deserialize(config, custom_objects=custom_objects)
+        return keras_of_class(cls).optimizers.deserialize(config, custom_objects=custom_objects)
 
 
 def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:
