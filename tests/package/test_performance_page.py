@@ -22,7 +22,10 @@ def test_the_tables_are_made_from_the_results():
     assert render.page(text, render.results()) == text
 
 
-def test_each_version_without_a_newer_class_was_measured():
-    """A figure that is missing would not be seen; the later versions follow."""
-    names = [each["name"] for each in renderer().results()]
-    assert names[:4] == ["2.0", "2.1", "2.2", "2.3"]
+def test_each_version_of_the_matrix_was_measured():
+    """A figure that is missing would not be seen."""
+    found = {each["name"]: each for each in renderer().results()}
+    assert list(found) == ["2.0", "2.1", "2.2", "2.3", "2.10", "2.15", "2.21 Keras 3", "2.21 tf_keras"]
+    for name, each in found.items():
+        assert {row["scale"] for row in each["step"]} >= {"dynamic"}
+        assert ("fit" in each) == (name not in ("2.0", "2.1", "2.2", "2.3"))
