@@ -5,10 +5,13 @@ from .documents import DocumentError as DocumentError
 from .documents import load_document as load_document
 from .errors import InvalidSpecError as InvalidSpecError
 from .errors import NameTakenError as NameTakenError
+from .errors import NothingRestoredError as NothingRestoredError
 from .errors import PluginLoadError as PluginLoadError
 from .errors import Problem as Problem
 from .errors import ScalekeeperError as ScalekeeperError
+from .errors import TranslationError as TranslationError
 from .errors import UnknownTargetError as UnknownTargetError
+from .errors import UnreadableFileError as UnreadableFileError
 from .optimizers import OptimizerSpec as OptimizerSpec
 from .plugins import Registry as Registry
 from .plugins import loss_scales as loss_scales

@@ -55,6 +55,18 @@ class UnknownTargetError(ScalekeeperError, ValueError):
     """A target TensorFlow that is not in the table of signatures."""
 
 
+class TranslationError(ScalekeeperError, ValueError):
+    """What one Keras wrote has no words on another, and leaving it out would change what it does."""
+
+
+class UnreadableFileError(ScalekeeperError, ValueError):
+    """A file is cut off, or it is not what its name or its place says it is."""
+
+
+class NothingRestoredError(ScalekeeperError, ValueError):
+    """Nothing in a file fits the model that it was to be restored into."""
+
+
 def not_loaded(what: str, error: BaseException) -> PluginLoadError:
     """The error for code of somebody else's that could not be imported."""
     return PluginLoadError(f"{what} could not be loaded: {type(error).__name__}: {error}")

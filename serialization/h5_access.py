@@ -1,0 +1,158 @@
+"""Reading HDF5 without trusting it: no link is followed, no other file is opened, and no array is read unasked."""
+
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import contextlib
+import json
+import os
+
+import h5py
+import numpy as np
+
+from ..registry.errors import UnreadableFileError, shown
+from . import open_files
+from .contents import Value
+
+# gives an open HDF5 file: a value opens it again when it is read, so that nothing keeps a file open in between
+Opener = Callable[[], Any]
+
+
+class H5:
+    """An HDF5 file, or a part of another file that is one. ``name`` is for messages."""
+
+    def __init__(self, name: str, opener: Opener) -> None:
+        self.name = name
+        self._opener = opener
+
+    @classmethod
+    def at(cls, path: str) -> "H5":
+        """The file at a path."""
+        if not os.path.exists(path):
+            raise FileNotFoundError(f"{path}: no such file")
+        return cls(path, lambda: h5py.File(path, "r"))
+
+    @contextlib.contextmanager
+    def opened(self) -> Iterator[Any]:
+        """The open file; what h5py finds wrong with it becomes an error of ours."""
+        try:
+            with open_files.opened(self, self._opener) as file:
+                yield file
+        except UnreadableFileError:
+            raise
+        except (OSError, RuntimeError, KeyError, ValueError, TypeError, RecursionError) as error:  # all are h5py's
+            raise self.broken(str(error)) from error
+
+    def broken(self, reason: str) -> UnreadableFileError:
+        return UnreadableFileError(f"{self.name}: not an HDF5 file that can be read, or cut off: {reason}")
+
+    def value(self, dataset: Any) -> Value:
+        """An array that is read when it is asked for."""
+        self._require_own_data(dataset)
+        address, is_bfloat16 = dataset.name, _is_bfloat16(dataset)
+
+        def read() -> Any:
+            with self.opened() as file:
+                array = member(file, address)[()]
+            return _from_bfloat16(array) if is_bfloat16 else array
+
+        return Value(tuple(dataset.shape), "float32" if is_bfloat16 else dataset.dtype.name, read)
+
+    def _require_own_data(self, dataset: Any) -> None:
+        if dataset.external or getattr(dataset, "is_virtual", False):
+            raise UnreadableFileError(f"{self.name}: {dataset.name} is kept in other files, which are not opened")
+
+
+def member(group: Any, path: str) -> Any:
+    """What a group holds under a path; a link on the way leads nowhere."""
+    for part in path.strip("/").split("/"):
+        if not isinstance(group, h5py.Group) or not isinstance(group.get(part, getlink=True), h5py.HardLink):
+            raise KeyError(f"there is no {path} in {getattr(group, 'name', '?')}")
+        group = group[part]
+    return group
+
+
+def subgroup(group: Any, path: str) -> Optional[Any]:
+    """The group under a path, or None."""
+    try:
+        found = member(group, path)
+    except KeyError:
+        return None
+    return found if isinstance(found, h5py.Group) else None
+
+
+def datasets(group: Any) -> Iterator[Tuple[str, Any]]:
+    """All arrays under a group, each with its path from there."""
+    yield from _datasets(group, "", set())
+
+
+def _datasets(group: Any, path: str, seen: Any) -> Iterator[Tuple[str, Any]]:
+    address = h5py.h5o.get_info(group.id).addr
+    if address in seen:  # a group may hold itself
+        return
+    seen.add(address)
+    for name in group:
+        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+            continue
+        child = group[name]
+        if isinstance(child, h5py.Group):
+            yield from _datasets(child, f"{path}{name}/", seen)
+        elif isinstance(child, h5py.Dataset):
+            yield path + name, child
+
+
+def text(group: Any, name: str) -> Optional[str]:
+    """A string attribute, which Keras has written as bytes or as text; a long one may be cut into name0, name1, …"""
+    if name in group.attrs:
+        return _text(group.attrs[name])
+    pieces = list(_pieces(group, name))
+    return "".join(_text(piece) for piece in pieces) if pieces else None
+
+
+def texts(group: Any, name: str) -> Optional[List[str]]:
+    """An attribute that holds strings; Keras cuts a long list into name0, name1, …"""
+    if name in group.attrs:
+        return [_text(each) for each in _items(group.attrs[name])]
+    pieces = list(_pieces(group, name))
+    return [_text(each) for piece in pieces for each in _items(piece)] if pieces else None
+
+
+def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
+    """An attribute that holds a JSON object."""
+    found = text(group, name)
+    if found is None:
+        return None
+    value = json.loads(found)
+    if value is not None and not isinstance(value, dict):
+        raise ValueError(f"the attribute {name} is {shown(value)}, not a JSON object")
+    return value
+
+
+def _pieces(group: Any, name: str) -> Iterator[Any]:
+    number = 0
+    while f"{name}{number}" in group.attrs:
+        yield group.attrs[f"{name}{number}"]
+        number += 1
+
+
+def _items(value: Any) -> List[Any]:
+    return [] if isinstance(value, h5py.Empty) else list(np.asarray(value).reshape(-1))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, np.ndarray) and value.shape == ():
+        value = value.item()
+    if isinstance(value, bytes):
+        return value.decode("utf-8")
+    if not isinstance(value, str):
+        raise ValueError(f"{shown(value)} is not text")
+    return str(value)
+
+
+def _is_bfloat16(dataset: Any) -> bool:
+    """NumPy alone has no such type: Keras writes two bytes of no type, and from Keras 3 on says what they are."""
+    return dataset.dtype.kind == "V" and dataset.dtype.itemsize == 2 and dataset.dtype.names is None
+
+
+def _from_bfloat16(array: Any) -> Any:
+    bits = np.frombuffer(np.asarray(array).tobytes(), dtype=np.uint16).astype(np.uint32) << 16
+    return bits.view(np.float32).reshape(np.shape(array))

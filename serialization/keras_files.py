@@ -1,0 +1,82 @@
+"""``.keras`` files: of 2.12 to 2.15, tf_keras, Keras 3, and ours. Before 2.12, Keras writes H5 under that name."""
+
+from typing import Any, Iterator
+
+import contextlib
+import zipfile
+
+import h5py
+
+from ..registry.errors import UnreadableFileError
+from . import h5_files, skipped_steps, weight_stores
+from .contents import Contents, Writer
+from .h5_access import H5
+from .states import take_record
+from .zip_members import json_member, opened_member
+
+METADATA, WEIGHTS = "metadata.json", "model.weights.h5"
+RECORD = "scalekeeper"  # what ours adds to the metadata; slots, if need be, are added to the weights
+
+
+def read(path: str) -> Contents:
+    """What a ``.keras`` file holds. Its arrays stay there until they are asked for."""
+    if _is_h5(path):
+        return h5_files.read(path)
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        config = json_member(archive, "config.json", path)
+        metadata = json_member(archive, METADATA, path) or {}
+        members = set(archive.namelist())
+        if config is None or WEIGHTS not in members:
+            raise UnreadableFileError(f"{path}: a zip file without config.json and {WEIGHTS}: Keras did not write it")
+        training = config.pop("compile_config", None) or {}
+        version = metadata.get("keras_version")
+        contents = Contents(
+            Writer("keras", keras=version),
+            model_config=config,
+            optimizer_config=training.pop("optimizer", None),
+            training_config=training or None,
+            skipped_steps=skipped_steps.of_keras(version),
+        )
+    source = _h5_member(path, WEIGHTS)
+    with source.opened() as file:
+        weight_stores.take(contents, source, file, config)
+        h5_files.take_added_slots(contents, source, file)
+    if RECORD in metadata:
+        take_record(contents, metadata[RECORD])
+    return contents
+
+
+def _h5_member(path: str, name: str) -> H5:
+    return H5(f"{path}: {name}", lambda: _H5Stream(opened_member(path, name)))
+
+
+def _is_h5(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return stream.read(8) == b"\x89HDF\r\n\x1a\n"
+
+
+@contextlib.contextmanager
+def _readable(path: str) -> Iterator[None]:
+    """What zipfile and NumPy find wrong with a file becomes an error of ours."""
+    try:
+        yield
+    except (UnreadableFileError, FileNotFoundError):
+        raise
+    except (zipfile.BadZipFile, OSError, EOFError, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
+        raise UnreadableFileError(f"{path}: not a .keras file that can be read, or cut off: {error}") from error
+
+
+class _H5Stream(h5py.File):  # type: ignore[misc]
+    """An HDF5 file in a stream, which is closed with it."""
+
+    def __init__(self, stream: Any) -> None:
+        self._own_stream = stream
+        try:
+            super().__init__(stream, "r")
+        except BaseException:
+            stream.close()
+            raise
+
+    def close(self) -> None:
+        super().close()
+        self._own_stream.close()

@@ -1,0 +1,106 @@
+"""The graph of objects in a checkpoint: which object has which, under which name, and where its values are."""
+
+from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from .wire_format import fields, text
+
+_VALUE = "VARIABLE_VALUE"
+
+
+class Slot(NamedTuple):
+    """A slot of an optimizer: whose it is, its name, and where it is, by places in the graph."""
+
+    owner: int
+    name: str
+    place: int
+
+
+class Node(NamedTuple):
+    """An object. One with a key is a variable."""
+
+    children: Dict[str, int]  # name → place in the graph
+    slots: List[Slot]
+    key: Optional[str]  # under which the checkpoint has the value
+    full_name: str  # what the variable is called in TensorFlow; empty where it is not said
+
+
+class ObjectGraph:
+    """Objects by place; the root is the first."""
+
+    def __init__(self, nodes: List[Node]) -> None:
+        self.nodes = nodes
+
+    @classmethod
+    def parsed(cls, data: bytes) -> "ObjectGraph":
+        """From a ``TrackableObjectGraph`` message."""
+        nodes = [_node(value) for number, value in fields(data) if number == 1]
+        places = [place for node in nodes for place in [*node.children.values(), *(slot.place for slot in node.slots)]]
+        owners = [slot.owner for node in nodes for slot in node.slots]
+        if not nodes or any(not 0 <= place < len(nodes) for place in places + owners):
+            raise ValueError("its object graph points at objects that are not there")
+        return cls(nodes)
+
+    def child(self, place: int, *path: str) -> Optional[int]:
+        """The object that a path leads to, or None."""
+        for name in path:
+            if name not in self.nodes[place].children:
+                return None
+            place = self.nodes[place].children[name]
+        return place
+
+    def listed(self, place: Optional[int]) -> List[int]:
+        """The objects in a list, in its order."""
+        if place is None:
+            return []
+        numbered = {int(name): child for name, child in self.nodes[place].children.items() if name.isdigit()}
+        return [numbered[number] for number in sorted(numbered)]
+
+    def walk(
+        self, start: int, unnamed: Collection[str] = (), closed: Collection[int] = ()
+    ) -> Iterator[Tuple[int, Tuple[str, ...]]]:
+        """Each object that can be reached, an object's own before the next one's; with its path.
+
+        No path has one of the names ``unnamed`` in it, or leads through an object in ``closed``.
+        """
+        seen = set(closed)
+        waiting: List[Tuple[int, Tuple[str, ...]]] = [(start, ())]
+        while waiting:
+            place, path = waiting.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            yield place, path
+            children = self.nodes[place].children.items()
+            waiting.extend(reversed([(child, (*path, name)) for name, child in children if name not in unnamed]))
+
+    def breadth_first(self, start: int = 0) -> Iterator[Tuple[int, Tuple[str, ...]]]:
+        """Each object that can be reached, nearest first, with its path."""
+        seen = {start}
+        layer: List[Tuple[int, Tuple[str, ...]]] = [(start, ())]
+        while layer:
+            yield from layer
+            following = []
+            for place, path in layer:
+                for name, child in self.nodes[place].children.items():
+                    if child not in seen:
+                        seen.add(child)
+                        following.append((child, (*path, name)))
+            layer = following
+
+
+def _node(message: Any) -> Node:
+    children: Dict[str, int] = {}
+    slots = []
+    key, full_name = None, ""
+    for number, value in fields(message):
+        if number == 1:
+            inside = dict(fields(value))
+            children[text(inside.get(2, b""))] = inside.get(1, 0)
+        elif number == 2:
+            inside = dict(fields(value))
+            if text(inside.get(1, b"")) == _VALUE:
+                key, full_name = text(inside.get(3, b"")), text(inside.get(2, b""))
+        elif number == 3:
+            inside = dict(fields(value))
+            slots.append(Slot(inside.get(1, 0), text(inside.get(2, b"")), inside.get(3, 0)))
+    return Node(children, slots, key, full_name)

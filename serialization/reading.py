@@ -1,0 +1,58 @@
+"""Which kind of file a path is, and what it holds."""
+
+from typing import Any, Dict, Optional
+
+import importlib
+import os
+import zipfile
+
+from ..registry.errors import UnreadableFileError
+from .contents import Contents
+
+_HDF5 = b"\x89HDF\r\n\x1a\n"
+# format → the module that reads it
+_READERS = {
+    "h5": "h5_files",
+    "keras": "keras_files",
+    "npz": "states",
+    "saved_model": "saved_models",
+    "checkpoint": "checkpoints",
+}
+
+
+def read(path: Any, class_name: Optional[str] = None) -> Contents:
+    """What a file holds, whoever wrote it. A checkpoint does not say the inner optimizer's class: the caller may."""
+    kind = format_of(path)
+    reader: Any = importlib.import_module("." + _READERS[kind], __package__).read
+    contents: Contents = reader(os.fspath(path), class_name) if kind == "checkpoint" else reader(os.fspath(path))
+    return contents
+
+
+def format_of(path: Any) -> str:
+    """``h5``, ``keras``, ``npz``, ``saved_model`` or ``checkpoint``: by what is there, not by its name."""
+    path = os.fspath(path)
+    if os.path.isdir(path):
+        if os.path.exists(os.path.join(path, "saved_model.pb")):
+            return "saved_model"
+        return "checkpoint"
+    if os.path.isfile(path) and not path.endswith(".index"):
+        with open(path, "rb") as stream:
+            head = stream.read(8)
+        if head == _HDF5:
+            return "h5"
+        if zipfile.is_zipfile(path):
+            return _kind_of_zip(path)
+        raise UnreadableFileError(f"{path}: neither HDF5 nor a .keras file nor an .npz file: nothing of it is known")
+    if os.path.exists(path + ".index") or path.endswith(".index"):
+        return "checkpoint"
+    raise FileNotFoundError(f"{path}: no such file, SavedModel or checkpoint")
+
+
+def _kind_of_zip(path: str) -> str:
+    with zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
+    kinds: Dict[str, str] = {"config.json": "keras", "record.npy": "npz"}
+    for name, kind in kinds.items():
+        if name in names:
+            return kind
+    raise UnreadableFileError(f"{path}: a zip file without a config.json of Keras or a record of scalekeeper")
