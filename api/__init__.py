@@ -20,14 +20,23 @@ if TYPE_CHECKING:
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
     from .registry import NameTakenError as NameTakenError
+    from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
     from .registry import ScalekeeperError as ScalekeeperError
+    from .registry import TranslationError as TranslationError
     from .registry import UnknownTargetError as UnknownTargetError
+    from .registry import UnreadableFileError as UnreadableFileError
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
     from .registry import resolve as resolve
     from .registry import temporary_registration as temporary_registration
+    from .serialization import RestoreReport as RestoreReport
+    from .serialization import load_model as load_model
+    from .serialization import read_state as read_state
+    from .serialization import restore as restore
+    from .serialization import save_model as save_model
+    from .serialization import save_state as save_state
 
 _ROOMS = {
     "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
@@ -37,15 +46,19 @@ _ROOMS = {
         "DocumentError",
         "InvalidSpecError",
         "NameTakenError",
+        "NothingRestoredError",
         "PluginLoadError",
         "ScalekeeperError",
+        "TranslationError",
         "UnknownTargetError",
+        "UnreadableFileError",
         "document_schema",
         "load_document",
         "register",
         "resolve",
         "temporary_registration",
     ),
+    "serialization": ("RestoreReport", "load_model", "read_state", "restore", "save_model", "save_state"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

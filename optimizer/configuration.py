@@ -8,7 +8,6 @@ import numpy as np
 
 from ..registry.errors import InvalidSpecError, Problem, unknown
 from ..registry.plugins import loss_scales
-from .arguments import spec_of_newer_words
 
 
 def config_of(policy: Any) -> Dict[str, Any]:
@@ -33,15 +32,7 @@ def in_newer_words(policy: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
 
 
 def policy_of(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
-    """The policy in an optimizer's configuration, in the words of any version or in ours."""
-    if "loss_scale" in config:
-        return _policy_of_class(config["loss_scale"], custom_objects)
-    names = ("initial_scale", "dynamic_growth_steps")
-    return loss_scales.resolve(spec_of_newer_words(config.get("dynamic", True), *map(config.get, names)))
-
-
-def _policy_of_class(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
-    """A policy from ``class_name`` and ``config``: a registered class, or one of the caller's."""
+    """The policy of a configuration, ``class_name`` and ``config``: a registered class, or one of the caller's."""
     class_name = config["class_name"]
     classes: Dict[str, Any] = {
         row.plugin.cls.__name__: row.plugin.cls for row in loss_scales.listing() if row.plugin is not None

@@ -165,11 +165,11 @@ def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Cal
     if should_apply is True:
         applied = _operations(apply())
     else:
-        applied = [tf.cond(should_apply, _as_branch(apply), _as_branch(skip))]
+        applied = [tf.cond(should_apply, as_branch(apply), as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
 
 
-def _as_branch(run: Callable[[], Any]) -> Callable[[], Any]:
+def as_branch(run: Callable[[], Any]) -> Callable[[], Any]:
     """Both branches of a conditional return the same thing: a value that stands for having run."""
 
     def branch() -> Any:

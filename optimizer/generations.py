@@ -75,5 +75,8 @@ def _adapter_and_upstream(keras: Any, optimizer: Any) -> Tuple[str, Any]:
 
 
 def keras_of_class(cls: Any) -> Any:
-    """The Keras package whose class one of ours derives from."""
-    return sys.modules["tf_keras"] if any(base.__module__.startswith("tf_keras.") for base in cls.__mro__) else tf.keras
+    """The Keras package whose class one of ours derives from; of the public class, TensorFlow's."""
+    roots = [base.__module__.split(".")[0] for base in cls.__mro__]
+    if "tf_keras" in roots:
+        return sys.modules["tf_keras"]
+    return sys.modules["keras"] if "keras" in roots and is_keras_3(sys.modules["keras"]) else tf.keras

@@ -5,7 +5,7 @@ one who scaled the loss does not unscale. So the optimizer remembers who did: af
 come are scaled, after ``get_unscaled_gradients`` they are not.
 """
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import weakref
 
@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from . import core
 from .configuration import in_newer_words
+from .in_checkpoints import KERAS_2_FILES, LEGACY_FILES, Arrivals, siblings
 from .keras_new import CallableList, WithoutSlots
 from .unscaling import scaled, unscaled
 from .wrapper import LossScaleOptimizer
@@ -27,6 +28,8 @@ _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.
 class Adapter(WithoutSlots):
     """The parts of a LossScaleOptimizer that depend on Keras 3."""
 
+    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"inner_optimizer": core.HOLD}
+    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_2_FILES}
     _are_gradients_scaled: Optional[bool] = None  # None: nobody has said so far
     built: bool
     name: str
@@ -131,6 +134,7 @@ class Adapter(WithoutSlots):
         """Make the inner optimizer's variables."""
         if not self.built:
             self.inner_optimizer.build(var_list)
+            self._remember(var_list)
             # past Keras's own class, whose build makes the variables of a dynamic scale
             super(keras.optimizers.LossScaleOptimizer, self).build(var_list)  # type: ignore[misc]
 
@@ -152,6 +156,26 @@ class Adapter(WithoutSlots):
         """The variables that Keras saves: the scale's, then the inner optimizer's; the list may also be called."""
         return CallableList([*self._variables, *self.inner_optimizer.variables])
 
+    # Restoring a checkpoint
+
+    def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
+        found = super()._lookup_dependency(name, *cached, **more)
+        return None if self._is_complete() else found
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        kept = super()._deferred_dependencies  # type: ignore[misc]
+        return Arrivals(self._owner, kept) if self._is_complete() else kept
+
+    def _owner(self, name: str, place: Any) -> Any:
+        """A bare optimizer's file has children of the same names as ours, and they belong to the inner one."""
+        others = siblings(place, name)
+        if "inner_optimizer" in others:
+            return super()
+        for foreign in self._foreign.keys() & others:
+            self._refuse(self._foreign[foreign])
+        return self.inner_optimizer if "_trainable_variables" in others else super()
+
     # Configuration
 
     def _serialized_inner(self) -> Any:
@@ -163,7 +187,3 @@ class Adapter(WithoutSlots):
         if words is None or not words.pop("dynamic"):
             return {**config, "loss_scale": policy}
         return {**config, **words}
-
-    @classmethod
-    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        return keras.saving.deserialize_keras_object(config, custom_objects=custom_objects)

@@ -7,10 +7,13 @@ those clip scaled gradients: here they are clipped after they are unscaled.
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import contextlib
+import sys
 
 import tensorflow as tf
 
 from . import core, keras_v2
+from .in_checkpoints import count_as_restored
+from .skipping import NAME
 from .wrapper import LossScaleOptimizer
 
 _CLIPPING = ("clipnorm", "clipvalue")
@@ -23,6 +26,8 @@ class Adapter(keras_v2.Adapter):
         with _without_clipping(optimizer):
             # what it tracks and delegates; its loss scale is replaced by ours
             super(LossScaleOptimizer, self).__init__(optimizer, 1.0)  # type: ignore[call-arg]
+        if self._is_inner_in_object_graph:
+            self._find_inner_of_old_files()
 
     @property
     def _advances_natively(self) -> bool:  # type: ignore[override]
@@ -67,6 +72,7 @@ class Adapter(keras_v2.Adapter):
     # Applying
 
     def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        self._remember(var_list)
         with tf.init_scope():
             _ = self._optimizer.iterations
             self._optimizer._create_hypers()
@@ -84,10 +90,36 @@ class Adapter(keras_v2.Adapter):
 
     @property
     def _create_or_restore_slot_variable(self) -> Any:
-        """Up to 2.2 the inner optimizer is in the object graph itself: a checkpoint must find its slots once only."""
-        if not self._is_inner_in_object_graph:
+        """Restores a slot of the inner optimizer that a file of 2.3 or later, or of a bare optimizer, has of this one.
+
+        Up to 2.2 the inner optimizer is in the object graph itself, and its slots must be written with that one only.
+        Who writes asks whether this is here, and who reads calls it without asking: nothing but their name tells them
+        apart. Those versions don't change any more.
+        """
+        if not self._is_inner_in_object_graph and _is_called_by("_serialize_slot_variables"):
             raise AttributeError("the slots are the inner optimizer's")
         return self._optimizer._create_or_restore_slot_variable
+
+    def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
+        found = super()._lookup_dependency(name, *cached, **more)
+        return self._optimizer._lookup_dependency(name) if found is None and self._is_complete() else found
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        self._optimizer._maybe_initialize_trackable()
+        return self._optimizer._deferred_dependencies
+
+    def _single_restoration_from_checkpoint_position(self, checkpoint_position: Any, **queue: Any) -> Any:
+        restored = super()._single_restoration_from_checkpoint_position(checkpoint_position, **queue)
+        children = {child.local_name for child in checkpoint_position.object_proto.children}
+        if not self._is_inner_in_object_graph and "base_optimizer" in children:
+            # as 2.0 to 2.2 write it, or as later versions do
+            self.skipped_steps = core.ADVANCE if "iter" in children else core.HOLD
+            if NAME not in children:
+                count_as_restored(checkpoint_position, self._skipping.variable)
+        if not self.dynamic and "loss_scale" not in children:  # as later versions write it
+            count_as_restored(checkpoint_position, core.hold_in_graph(self._policy))
+        return restored
 
     @property
     def _weights(self) -> Any:
@@ -97,6 +129,14 @@ class Adapter(keras_v2.Adapter):
 
     def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
         return {"optimizer": inner, "loss_scale": policy}
+
+
+def _is_called_by(name: str) -> bool:
+    """Whether a function of this name asked for an attribute: the caller's caller, or behind ``__getattribute__``."""
+    frame: Any = sys._getframe(2)
+    while frame is not None and frame.f_code.co_name == "__getattribute__":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_name == name
 
 
 @contextlib.contextmanager

@@ -3,13 +3,18 @@
 They have neither ``get_gradients`` nor ``get_weights`` nor slots; here they do, with the documented meaning.
 """
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+import numpy as np
 import tensorflow as tf
 
+from ..serialization.declarations import NEW
 from . import core
+from .in_checkpoints import KERAS_3_FILES, LEGACY_FILES, Arrivals
 from .keras_2 import Keras2
 from .slots import slot_attributes
+from .state import has_bare_momentum, learning_rate_of
+from .variable_lists import ITERATIONS, put_right
 from .wrapper import LossScaleOptimizer, numpy_values
 
 
@@ -74,26 +79,25 @@ class WithoutSlots(LossScaleOptimizer):
     @property
     def weights(self) -> List[Any]:
         """The iterations and the slots: the inner optimizer's variables without its learning rate."""
-        rate = getattr(self.inner_optimizer, "_learning_rate", None)
-        return [variable for variable in self._variables_of_inner() if variable is not rate]
+        iterations, rate = self.inner_optimizer.iterations, getattr(self.inner_optimizer, "_learning_rate", None)
+        # up to 2.10 the iterations are not among its variables
+        others = [each for each in self._variables_of_inner() if each is not rate and each is not iterations]
+        return [iterations, *others]
 
     def get_weights(self) -> List[Any]:
-        """The values of ``weights``."""
-        return numpy_values(self.weights)
+        """The values of ``weights``; a momentum has the learning rate in it, as everywhere but in 2.10's RMSprop.
 
-    def set_weights(self, weights: Sequence[Any]) -> None:
-        """Take back what ``get_weights`` gave, or the values of ``variables``."""
-        targets = {len(each): each for each in (self.variables, self.weights)}.get(len(weights))
-        if targets is None:
-            raise ValueError(
-                f"{len(weights)} weights were given to an optimizer that has {len(self.weights)}: "
-                "take a step, or call build(variables), before set_weights"
-            )
-        for target, value in zip(targets, weights):
-            if tuple(target.shape) != tuple(getattr(value, "shape", ())):
-                raise ValueError(f"a weight of shape {tuple(value.shape)} was given for {target.name}, {target.shape}")
-        for target, value in zip(targets, weights):
-            target.assign(value)
+        There it is float64, which holds the product exactly: what comes back by ``set_weights`` is the same to the bit.
+        """
+        values = numpy_values(self.weights)
+        rate = learning_rate_of(self) if has_bare_momentum(self) else None
+        if rate is None:
+            return values
+        momentums = {id(each) for each in self.inner_optimizer._momentums}
+        return [
+            value.astype(np.float64) * np.float32(rate) if id(weight) in momentums else value
+            for weight, value in zip(self.weights, values)
+        ]
 
     @property
     def variables(self) -> Any:
@@ -105,8 +109,12 @@ class WithoutSlots(LossScaleOptimizer):
         return sorted({*self._slot_attributes(), *(name for _, name in self._added_slots())})
 
     def __dir__(self) -> List[str]:
-        # what lists get_slot_names has slots for a checkpoint, and these variables are in it by their lists already
-        return [name for name in super().__dir__() if name != "get_slot_names"]
+        # what lists these has slots for a checkpoint, and these variables are in it by their lists already
+        hidden = ("get_slot_names", "_create_or_restore_slot_variable")
+        return [name for name in super().__dir__() if name not in hidden]
+
+    def _create_or_restore_slot_variable(self, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse(LEGACY_FILES["iter"])
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """The inner optimizer's variable for this slot; None if there is none."""
@@ -147,11 +155,35 @@ class WithoutSlots(LossScaleOptimizer):
 class Adapter(WithoutSlots, Keras2):
     """The parts of a LossScaleOptimizer that depend on the new optimizers of Keras 2."""
 
+    _wrapped_kinds = (NEW,)
+    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"loss_scale": core.ADVANCE}
+    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_3_FILES}
+
+    def build(self, var_list: Sequence[Any]) -> None:
+        """Make the inner optimizer's variables."""
+        self._optimizer.build(var_list)
+        self._remember(var_list)
+
     def _make_variables(self, variables: Sequence[Any]) -> None:
         self._optimizer.build(variables)
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        return self._optimizer.apply_gradients(pairs, name=name, skip_gradients_aggregation=not aggregate)
+        named = {} if name is None else {"name": name}  # before 2.11, they take none
+        return self._optimizer.apply_gradients(pairs, skip_gradients_aggregation=not aggregate, **named)
+
+    # Restoring, in checkpoints of all versions
+
+    def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
+        return None if name == ITERATIONS else super()._lookup_dependency(name, *cached, **more)
+
+    @property
+    def _deferred_dependencies(self) -> Any:
+        return Arrivals(self._owner)
+
+    def _owner(self, name: str, place: Any) -> Any:
+        if name == ITERATIONS:
+            put_right(place, self._optimizer)
+        return self._optimizer
 
     def _places(self) -> Mapping[Any, int]:
         places: Mapping[Any, int] = getattr(self._optimizer, "_index_dict", {})

@@ -4,19 +4,31 @@ What Keras's own class delegates to the inner optimizer (iterations, weights, sl
 what it does with gradients is ours.
 """
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
 
 import inspect
 
 import tensorflow as tf
 
+from ..serialization.declarations import LEGACY
 from . import core
-from .generations import keras_of_class
+from .in_checkpoints import KERAS_3_FILES, NEW_FILES, InnerOfOldFiles
 from .keras_2 import Keras2
 
 
 class Adapter(Keras2):
     """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
+
+    _wrapped_kinds = (LEGACY,)
+    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"base_optimizer": core.ADVANCE}
+    _foreign: ClassVar[Mapping[str, str]] = {**KERAS_3_FILES, **NEW_FILES}
+
+    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        super()._wrap(optimizer, name)
+        self._find_inner_of_old_files()
+
+    def _find_inner_of_old_files(self) -> None:
+        self._track_trackable(InnerOfOldFiles(self), "base_optimizer", overwrite=True)  # type: ignore[attr-defined]
 
     # Gradients
 
@@ -44,6 +56,7 @@ class Adapter(Keras2):
         self._create_all_weights(variables)
 
     def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        self._remember(var_list)
         self._optimizer._create_all_weights(var_list)
 
     def _require_can_apply(self, aggregate: bool) -> None:
@@ -63,17 +76,3 @@ class Adapter(Keras2):
         if aggregate or not self._can_leave_out_aggregation():
             return self._optimizer.apply_gradients(present, name=name)
         return self._optimizer.apply_gradients(present, name=name, experimental_aggregate_gradients=False)
-
-    # Configuration
-
-    @classmethod
-    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        deserialize = keras_of_class(cls).optimizers.deserialize
-        options = {"use_legacy_optimizer": True} if "use_legacy_optimizer" in _parameters(deserialize) else {}
-        return deserialize(config, custom_objects=custom_objects, **options)
-
-
-def _parameters(function: Any) -> Any:
-    signature = inspect.signature(function)
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in signature.parameters.values())
-    return {"use_legacy_optimizer", *signature.parameters} if takes_any else set(signature.parameters)

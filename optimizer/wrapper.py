@@ -1,19 +1,24 @@
 """LossScaleOptimizer: the one public class, and what it does on every Keras."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
-from ..registry.documents import SKIPPED_STEPS
+from ..registry.errors import TranslationError
+from ..serialization.declarations import LEGACY, NEW, declared
 from . import core
 from .arguments import policy_of_arguments
 from .configuration import config_of, plain, policy_of
 from .generations import concrete_class, keras_of, keras_of_class, own_classes
+from .in_checkpoints import InCheckpoints
+from .keeps_state import KeepsState
+from .skipping import SkippedSteps, require_valid
+from .translating import inner_optimizer
 from .unscaling import scaled, unscaled
 
 
-class LossScaleOptimizer:
+class LossScaleOptimizer(KeepsState, InCheckpoints):
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
     ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
@@ -31,6 +36,7 @@ class LossScaleOptimizer:
     __module__ = "scalekeeper"  # its public address
 
     inner_optimizer: Any
+    _wrapped_kinds: ClassVar[Tuple[str, ...]] = (LEGACY, NEW)  # of optimizers, where Keras has both
     _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -51,14 +57,13 @@ class LossScaleOptimizer:
         optimizer = _the_one(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
             raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
-        if skipped_steps not in SKIPPED_STEPS:
-            raise ValueError(f"skipped_steps is {skipped_steps!r}; valid: {', '.join(SKIPPED_STEPS)}")
+        require_valid(skipped_steps)
         core.require_supported_strategy()
         policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
         self._wrap(optimizer, name)
         self._policy = policy
-        self._skipped_steps = skipped_steps
         self._hold(policy)
+        self._skipping = SkippedSteps(skipped_steps, self._advances_natively)
 
     # What each generation says in its own file
 
@@ -68,7 +73,11 @@ class LossScaleOptimizer:
 
     def _hold(self, policy: Any) -> None:
         """Put the policy's state into variables that Keras saves."""
-        self._track_trackable(core.hold_in_graph(policy), "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+        held = core.hold_in_graph(policy)
+        has_none = core.has_pure_step(policy) and not core.state_variables(policy)
+        # since 2.4, TensorFlow's own class has no such child for a fixed scale
+        if not has_none or "loss_scale" in self._unconditional_dependency_names:  # type: ignore[attr-defined]
+            self._track_trackable(held, "loss_scale", overwrite=True)  # type: ignore[attr-defined]
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
         """Make the inner optimizer's variables, if they are not there yet."""
@@ -141,6 +150,7 @@ class LossScaleOptimizer:
         self._require_can_apply(aggregate)
         with tf.init_scope():  # before the conditional, where none can be made
             self._make_variables([variable for _, variable in pairs])
+        self._remember([variable for _, variable in pairs])
 
         def apply(grads: List[Any]) -> Any:
             known = dict(zip(places, grads))
@@ -158,10 +168,16 @@ class LossScaleOptimizer:
         """Refuse what the inner optimizer can't honour."""
 
     def _skip(self) -> Any:
-        advances = self._skipped_steps == core.ADVANCE or (
-            self._skipped_steps == core.NATIVE and self._advances_natively
-        )
-        return self.inner_optimizer.iterations.assign_add(1) if advances else None
+        return self._skipping.skip(self.inner_optimizer.iterations)
+
+    @property
+    def skipped_steps(self) -> str:
+        """What a skipped step does to ``iterations``: ``"advance"`` or ``"hold"``."""
+        return self._skipping.choice
+
+    @skipped_steps.setter
+    def skipped_steps(self, choice: str) -> None:
+        self._skipping.choice = choice
 
     # Names of the documentation that not every Keras has
 
@@ -191,9 +207,7 @@ class LossScaleOptimizer:
     def get_config(self) -> Dict[str, Any]:
         """The inner optimizer and the policy, as plain values that JSON can hold."""
         config = self._dialect(plain(self._serialized_inner()), config_of(self._policy))
-        if self._skipped_steps != core.NATIVE:
-            config["skipped_steps"] = self._skipped_steps
-        return config
+        return {**config, **self._skipping.in_config()}
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
@@ -204,16 +218,17 @@ class LossScaleOptimizer:
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
-        """Make an optimizer from what ``get_config`` gave."""
-        inner = config.get("inner_optimizer", config.get("optimizer"))
-        if isinstance(inner, Mapping):
-            inner = cls._deserialized_inner(dict(inner), custom_objects)
-        options = {"name": config["name"]} if "name" in config else {}
-        return cls(inner, policy_of(config, custom_objects or {}), config.get("skipped_steps", core.NATIVE), **options)
-
-    @classmethod
-    def _deserialized_inner(cls, config: Dict[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
-        return keras_of_class(cls).optimizers.deserialize(config, custom_objects=custom_objects)
+        """Make an optimizer from what ``get_config`` gave, of this class or of TensorFlow's own, on any version."""
+        custom_objects = custom_objects or {}
+        declaration = declared(config)
+        if declaration.policy is None:
+            raise TranslationError(
+                f"{declaration.class_name} was given without a loss scale: make that optimizer, and wrap it"
+            )
+        inner = inner_optimizer(declaration, keras_of_class(cls), cls._wrapped_kinds, custom_objects)
+        options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
+        skipped_steps = declaration.skipped_steps or core.NATIVE
+        return cls(inner, policy_of(declaration.policy, custom_objects), skipped_steps, **options)
 
 
 def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:

@@ -12,6 +12,7 @@ import traceback
 import numpy as np
 import tensorflow as tf
 
+import scalekeeper
 from scalekeeper.optimizer import LossScaleOptimizer
 
 sys.path.append(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -228,6 +229,41 @@ def both(inner, loss_scale):
         "theirs": three_epochs(lambda: upstream(inner(), loss_scale)),
         "ours": three_epochs(lambda: LossScaleOptimizer(inner(), named)),
     }
+
+
+def two_layers():
+    set_global_policy("float32")
+    layers = [tf.keras.layers.Dense(4, input_shape=(3,), name="first"), tf.keras.layers.Dense(1, name="second")]
+    model = tf.keras.Sequential(layers)
+    model.compile(LossScaleOptimizer(Adam(0.01), {"name": "dynamic", **DYNAMIC}), loss="mse")
+    return model
+
+
+def state_of(model):
+    state = model.optimizer.state_dict()
+    slots = {owner: {name: value.tolist() for name, value in each.items()} for owner, each in state["slots"].items()}
+    weights = [weight.tolist() for weight in model.get_weights()]
+    kept = {name: state[name] for name in ("iterations", "loss_scale", "learning_rate", "skipped_steps")}
+    return {"weights": weights, "slots": slots, **kept}
+
+
+@scenario
+def save_and_go_on():
+    """The state when it is saved, restored into another model, and loaded; the second batch of three overflows."""
+    features = np.random.RandomState(2).normal(size=(3, 3)).astype(np.float32)
+    features[1] = 1e30
+    with tempfile.TemporaryDirectory() as folder:
+        model, path = two_layers(), os.path.join(folder, "model.h5")
+        model.fit(features, np.ones((3, 1), np.float32), batch_size=1, shuffle=False, verbose=0)
+        scalekeeper.save_model(model, path)
+        found = {"saved": state_of(model)}
+        K.clear_session()
+        model = two_layers()
+        scalekeeper.restore(model, path)
+        found["restored"] = state_of(model)
+        K.clear_session()
+        found["loaded"] = state_of(scalekeeper.load_model(path))
+        return found
 
 
 @scenario

@@ -104,6 +104,15 @@ def test_minimize_scales_once(result):
     assert result("minimize") == 0.5
 
 
+@pytest.mark.parametrize("way", ["restored", "loaded"])
+def test_a_saved_model_comes_back_whole(result, way):
+    """Weights, slots, iterations, scale and counter are those that were saved, and are no initial ones."""
+    found = result("save_and_go_on")
+    assert found[way] == found["saved"]
+    assert found["saved"]["loss_scale"]["state"] == {"current_loss_scale": 2.0**23, "good_steps": 1}
+    assert any(any(values) for values in found["saved"]["slots"]["second/bias"].values())
+
+
 @pytest.mark.parametrize("policy", ["fixed", "dynamic"])
 @pytest.mark.parametrize("inner", ["sgd", "adam"])
 def test_fit_equals_tensorflow_s_own_class(result, inner, policy):

@@ -26,6 +26,7 @@ WITH_EXAMPLES = {
     "scalekeeper.registry.documents",
     "scalekeeper.registry.plugins",
     "scalekeeper.registry.targets",
+    "scalekeeper.serialization.declarations",
     "README.md",
     "documents.md",
     "policies.md",

@@ -11,8 +11,8 @@ HOME = os.path.dirname(scalekeeper.__file__)
 MAY_IMPORT = {
     "registry": set(),
     "lossscales": {"registry"},
-    "optimizer": {"registry", "lossscales"},
-    "serialization": {"registry", "lossscales", "optimizer"},
+    "optimizer": {"registry", "lossscales", "serialization"},
+    "serialization": {"registry", "lossscales"},
     "cli": {"registry", "lossscales", "optimizer", "serialization"},
 }
 

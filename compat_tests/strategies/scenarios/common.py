@@ -91,7 +91,7 @@ def loss_scale_variables(optimizer):
 
 
 def _children(trackable):
-    if hasattr(trackable, "_trackable_children"):
+    if hasattr(tf.Module, "_trackable_children"):  # since 2.9
         return trackable._trackable_children()
     return {child.name: child.ref for child in trackable._checkpoint_dependencies}
 

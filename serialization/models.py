@@ -1,0 +1,213 @@
+"""Whole models with their LossScaleOptimizer: written so that nothing is lost, and read from any version's files."""
+
+from typing import Any, Dict, Mapping, Optional
+
+import importlib
+import inspect
+import json
+import os
+import shutil
+import warnings
+import zipfile
+
+from ..registry.errors import UnreadableFileError
+from .atomic import replacing
+from .contents import Contents
+from .reading import format_of, read
+from .restoring import restore, restore_optimizer
+from .states import record_of
+
+_PIECE = 60000  # an attribute of an H5 file holds 64 kB
+
+
+def save_model(model: Any, path: Any) -> None:
+    """Save a model with its optimizer, whole or not at all: H5, ``.keras``, or a SavedModel, by the path's ending.
+
+    Keras writes what it always writes, and reads it back without this package. What it would leave out (the loss
+    scale's state, slots of some optimizers, whether a skipped step counts) stands beside, where it does not look.
+    """
+    path = os.fspath(path)
+    if _is_keras_3() and not path.endswith((".keras", ".h5", ".hdf5")):
+        raise ValueError(f"{path}: Keras 3 saves models that can be trained on as .keras or .h5: choose one of them")
+    contents = model.optimizer._contents() if hasattr(model.optimizer, "_contents") else None
+    with replacing(path) as temporary:
+        _save_as_keras_does(model, temporary)
+        if contents is not None:
+            _ADDITIONS[format_of(temporary)](temporary, contents)
+
+
+def _save_as_keras_does(model: Any, path: str) -> None:
+    compiled: Any = getattr(model, "_compile_config", None)
+    kept = dict(compiled.config) if hasattr(compiled, "config") else None
+    model.save(path)
+    if kept is not None:  # Keras 3 takes the optimizer out of it when it writes H5, and the next file would miss it
+        compiled.config.update(kept)
+
+
+def _add_to_h5(path: str, contents: Contents) -> None:
+    import h5py
+
+    text = json.dumps(record_of(contents))
+    with h5py.File(path, "a") as file:
+        pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
+        for number, piece in enumerate(pieces):
+            file.attrs["scalekeeper" if len(pieces) == 1 else f"scalekeeper{number}"] = piece
+        if not len(file.get("optimizer_weights", ())):
+            _write_slots(file, contents)
+
+
+def _add_to_keras(path: str, contents: Contents) -> None:
+    """Into the members that are there: some versions unpack a file with one more, and then can't read the weights."""
+    import h5py
+
+    from .keras_files import METADATA, RECORD, WEIGHTS
+    from .keras_files import read as read_keras
+
+    has_slots = bool(read_keras(path).weight_list)
+    weights, copy = path + ".weights", path + ".copy"
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
+        for name in old.namelist():
+            with old.open(name) as stream:
+                if name == METADATA:
+                    new.writestr(name, json.dumps({**json.load(stream), RECORD: record_of(contents)}))
+                    continue
+                with open(weights, "wb") as file:
+                    shutil.copyfileobj(stream, file)
+            if name == WEIGHTS and not has_slots:
+                with h5py.File(weights, "a") as store:
+                    _write_slots(store, contents)
+            new.write(weights, name)
+    os.remove(weights)
+    os.replace(copy, path)
+
+
+def _write_slots(file: Any, contents: Contents) -> None:
+    for owner, slots in contents.slots.items():
+        for name, value in slots.items():
+            file[f"scalekeeper_slots/{owner}/{name}"] = value.read()
+
+
+def _add_to_saved_model(path: str, contents: Contents) -> None:
+    folder = os.path.join(path, "assets.extra")
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, "scalekeeper.json"), "w", encoding="utf-8") as stream:
+        json.dump(record_of(contents), stream)
+
+
+_ADDITIONS = {"h5": _add_to_h5, "keras": _add_to_keras, "saved_model": _add_to_saved_model}
+
+
+def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True) -> Any:
+    """Load a model from an H5 file, a SavedModel or a ``.keras`` file that any TensorFlow wrote, and all its state.
+
+    The optimizer is our :class:`LossScaleOptimizer`, with the policy, the scale, the counters, the iterations and the
+    slots that are in the file. ``custom_objects`` holds classes by name: layers, losses, and policies that are not
+    registered. A file without a loss scale is loaded as Keras does.
+    """
+    path = os.fspath(path)
+    if format_of(path) in ("checkpoint", "npz"):
+        raise UnreadableFileError(
+            f"{path}: holds no model: build the model in code, compile it, and call scalekeeper.restore(model, path)"
+        )
+    contents = read(path)
+    optimizer_of = importlib.import_module("..optimizer", __package__).LossScaleOptimizer
+    if not compile or not _scales(contents):
+        return _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
+    model = _rebuilt(path, contents, custom_objects)
+    optimizer = optimizer_of.from_config(_optimizer_config(contents), custom_objects)
+    model.compile(optimizer=optimizer, **_compile_arguments(contents.training_config or {}, custom_objects))
+    report = restore_optimizer(model, contents, path)
+    if report.unused:
+        warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=2)
+    return model
+
+
+def _scales(contents: Contents) -> bool:
+    """Whether a loss scale is in the file."""
+    config = contents.optimizer_config or {}
+    return (
+        contents.loss_scale is not None
+        or "LossScaleOptimizer" in str(config.get("class_name"))
+        or bool(config.get("config", {}).get("loss_scale_factor"))
+    )
+
+
+def _optimizer_config(contents: Contents) -> Dict[str, Any]:
+    """What ``from_config`` takes: the file's own words, but for the policy, which our record says in full."""
+    config = dict(contents.optimizer_config or {})
+    if "LossScaleOptimizer" in str(config.get("class_name")):
+        config = dict(config["config"])
+    else:
+        config = {"inner_optimizer": config}
+    if contents.loss_scale is not None:
+        for name in ("dynamic", "initial_scale", "dynamic_growth_steps"):
+            config.pop(name, None)
+        config["loss_scale"] = contents.loss_scale
+    return config
+
+
+def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str, Any]]) -> Any:
+    """The model with its weights: as the installed Keras reads it, or from a translated configuration."""
+    keras = _keras()
+    try:
+        model = keras.models.load_model(path, custom_objects=_known(custom_objects), compile=False)
+        if not hasattr(model, "compile"):
+            raise TypeError(f"its class, {type(model).__name__}, is not known here")
+        return model
+    except Exception as error:  # whatever this Keras says to a file of another one
+        if contents.model_config is None:
+            raise _beyond_reading(path, error) from error
+        reason = error
+    from .model_configs import translated_for_installed
+
+    try:
+        config = translated_for_installed(contents.model_config, custom_objects)
+        model = keras.models.model_from_json(json.dumps(config), custom_objects=_known(custom_objects))
+    except Exception as error:
+        raise _beyond_reading(path, reason) from error
+    restore(model, path)
+    return model
+
+
+def _beyond_reading(path: str, error: Exception) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"{path}: the installed Keras can't rebuild the model ({type(error).__name__}: {error}): build it in code, "
+        "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
+    )
+
+
+def _compile_arguments(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Losses and metrics as they were compiled."""
+    keras = _keras()
+    arguments: Dict[str, Any] = {}
+    for name, module in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):
+        if config.get(name):
+            arguments[name] = _made(config[name], module, _known(custom_objects))
+    accepted = inspect.signature(keras.Model.compile).parameters
+    for name, usual in {"loss_weights": None, "run_eagerly": False, "steps_per_execution": 1}.items():
+        if config.get(name, usual) not in (None, usual) and name in accepted:
+            arguments[name] = config[name]
+    return arguments
+
+
+def _made(config: Any, module: Any, custom_objects: Mapping[str, Any]) -> Any:
+    """Names stay names; what has a class is made; lists and mappings by output keep their form."""
+    if isinstance(config, Mapping) and "class_name" in config:
+        return module.deserialize(dict(config), custom_objects=custom_objects)
+    if isinstance(config, Mapping):
+        return {name: _made(each, module, custom_objects) for name, each in config.items()}
+    if isinstance(config, (list, tuple)):
+        return [_made(each, module, custom_objects) for each in config]
+    return custom_objects.get(config, config) if isinstance(config, str) else config
+
+
+def _known(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    return dict(custom_objects or {})
+
+
+def _keras() -> Any:
+    return importlib.import_module("tensorflow").keras
+
+
+def _is_keras_3() -> bool:
+    return hasattr(_keras(), "Operation")
