@@ -1,0 +1,258 @@
+"""Make docs/compatibility.md and docs/compatibility.html from the results of reading all golden files.
+
+    python compat_tests/golden/render.py
+
+Needs no TensorFlow.
+"""
+
+import collections
+import itertools
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.append(HERE)  # for tests, which import this by its path
+import gaps  # noqa: E402
+import matrix  # noqa: E402
+import results  # noqa: E402
+
+DOCS = os.path.join(HERE, "..", "..", "docs")
+PAGE = os.path.join(DOCS, "compatibility.md")
+INTERACTIVE = os.path.join(DOCS, "compatibility.html")
+TEMPLATE = os.path.join(HERE, "page.html")
+WORDS = {"h5": "HDF5", "saved_model": "SavedModel", "keras": "`.keras`", "npz": "`.npz`"}
+
+ABOUT = {"flavour": "written on", "consumer": "read on"}
+PLAIN = ("checkpoint", "deferred")  # ways that TensorFlow itself goes
+INTRODUCTION = """# Compatibility: who reads what whom
+
+Every file of every producer is read by every consumer, in every way that there is, and what comes back is graded. This
+page is written by `compat_tests/golden/render.py` from what was measured; [the same cell by
+cell](compatibility.html), with filters and reasons, is a page of its own.
+
+- A *producer* is a class, TensorFlow's own or ours, on a TensorFlow with one of its kinds of optimizers: {producers} of
+  them. Each has trained a small model with up to four policies (fixed, dynamic, dynamic with multiplier 4, one with two
+  state variables of its own) and three optimizers (SGD with momentum, Adam, RMSprop), and has written all that it can.
+- A *consumer* is a class on a TensorFlow with one of its kinds of optimizers.
+- Grades: {grades}.
+
+- Ways: `load_model`; `restore` into a model that was built in code, which only ours has; `from_config`; `set_weights`;
+  a plain `tf.train.Checkpoint`, restored after the optimizer's variables exist (`checkpoint`) and before (`deferred`).
+
+TensorFlow's own files don't hold everything: its HDF5 files have no loss-scale state, for instance. What counts below
+is whether **all that the file holds** comes back. Training is made to depend on the loss scale, so that L4 means that
+scale, counter and policy are right and not just there.
+"""
+
+
+def all_rows():
+    """Every row, and consumer → versions."""
+    rows, versions = [], {}
+    for consumer in matrix.CONSUMERS:
+        found, more = results.read(consumer)
+        if more:
+            versions[consumer] = found
+            rows += more
+    return rows, versions
+
+
+def page(rows, known_gaps):
+    """The Markdown page as text."""
+    grades = "; ".join(f"**L{grade}** {words}" for grade, words in matrix.GRADES.items())
+    lines = [INTRODUCTION.format(producers=len(matrix.producers()), grades=grades)]
+    lines += ["## In short", "", *_overall(rows), ""]
+    for cls, title in ((matrix.OWN, "Files that TensorFlow's own class wrote"), (matrix.OURS, "Files that ours wrote")):
+        these = [row for row in rows if row["class"] == cls]
+        if not these:
+            continue
+        lines += [
+            f"## {title}",
+            "",
+            "Share of cells with all that the file holds: ours / TensorFlow's own class. `-`: no such way, or file.",
+            "",
+            *_by_consumer(these),
+            "",
+        ]
+    lines += ["## How training goes on", "", *_at_l4(rows), ""]
+    lines += ["## Without this package", "", *_without_us(rows), ""]
+    if known_gaps:
+        lines += ["## Known gaps", "", "What our class is known not to bring back, and why.", ""]
+        lines += [f"- {_about(line)}: L{line['grade']}. {line['reason']}" for line in known_gaps]
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _overall(rows):
+    lines = [
+        "A plain `tf.train.Checkpoint` matches objects by their place in a tree, which between generations of Keras is",
+        "another one: there ours raises an error that says to call `restore`, which reads the same file.",
+        "",
+        "| written by | read by | way | cells | all that the file holds | L4 |",
+        "|---|---|---|--:|--:|--:|",
+    ]
+    for writer, reader, is_plain in itertools.product(
+        (matrix.OWN, matrix.OURS), (matrix.OURS, matrix.OWN), (False, True)
+    ):
+        key = (writer, reader, is_plain)
+        these = [row for row in rows if (row["class"], row["consumer_class"], row["way"] in PLAIN) == key]
+        if these:
+            full = sum(row["grade"] == row["holds"] for row in these)
+            best = sum(row["grade"] == 4 for row in these)
+            words = [_class(writer), _class(reader), "a plain checkpoint" if is_plain else "all others"]
+            figures = [f"{len(these):,}", _percent(full, len(these)), _percent(best, len(these))]
+            lines.append("| " + " | ".join([*words, *figures]) + " |")
+    return lines
+
+
+def _by_consumer(rows):
+    columns = [(file_format, way) for file_format, ways in matrix.WAYS.items() for way in ways]
+    shares = collections.defaultdict(lambda: [0, 0])
+    for row in rows:
+        share = shares[row["consumer"], row["format"], row["way"], row["consumer_class"]]
+        share[0] += row["grade"] == row["holds"]
+        share[1] += 1
+    columns = [column for column in columns if any(key[1:3] == column for key in shares)]
+    titles = [f"{WORDS.get(file_format, file_format)} {way}" for file_format, way in columns]
+    lines = ["| read on | " + " | ".join(titles) + " |", "|---" * (len(columns) + 1) + "|"]
+    for consumer in matrix.CONSUMERS:
+        entries = []
+        for column in columns:
+            both = [shares.get((consumer, *column, reader)) for reader in (matrix.OURS, matrix.OWN)]
+            entries.append(" / ".join("-" if share is None else _percent(*share) for share in both))
+        if any(entry != "- / -" for entry in entries):
+            lines.append(f"| {matrix.FLAVOURS[consumer]} | " + " | ".join(entries) + " |")
+    return lines
+
+
+def _at_l4(rows):
+    """Of the files that hold everything: in how many cells training goes on as if never interrupted."""
+    lines = ["Of the cells whose file holds everything, those at L4:", ""]
+    lines += ["| format | written by | read by ours | by TensorFlow's own |", "|---|---|--:|--:|"]
+    for file_format in matrix.FILES:
+        for writer in (matrix.OWN, matrix.OURS):
+            entries = []
+            for reader in (matrix.OURS, matrix.OWN):
+                these = [
+                    row["grade"] == 4
+                    for row in rows
+                    if (row["format"], row["class"], row["consumer_class"], row["holds"])
+                    == (file_format, writer, reader, 4)
+                ]
+                entries.append(f"{_percent(sum(these), len(these))} of {len(these):,}" if these else "-")
+            if entries != ["-", "-"]:
+                words = [WORDS.get(file_format, file_format), _class(writer), *entries]
+                lines.append("| " + " | ".join(words) + " |")
+    return lines
+
+
+def locked_in(rows):
+    """Cells in which TensorFlow's own class reads less of our file than of its own; and how many were compared.
+
+    Of policies that its class can express on every version. Elsewhere there is nothing to compare with.
+    """
+    grades = {
+        (row["class"], row["flavour"], row["policy"], row["optimizer"], row["format"], row["way"], row["consumer"]): row
+        for row in rows
+        if row["consumer_class"] == matrix.OWN and row["policy"] in ("fixed", "dynamic")
+    }
+    pairs = [
+        (row, grades[(matrix.OWN, *key[1:])])
+        for key, row in grades.items()
+        if key[0] == matrix.OURS and (matrix.OWN, *key[1:]) in grades
+    ]
+    return [ours for ours, own in pairs if ours["grade"] < own["grade"]], len(pairs)
+
+
+def _without_us(rows):
+    """What plain TensorFlow makes of our files."""
+    lines = [
+        "TensorFlow's own class reads files of ours, with a fixed or a dynamic scale, at least as well as its own:",
+        "",
+    ]
+    for words, is_meant in (
+        ("on the version that wrote them", lambda row: matrix.is_same_version(row["flavour"], row["consumer"])),
+        ("on another version", lambda row: not matrix.is_same_version(row["flavour"], row["consumer"])),
+    ):
+        worse, compared = locked_in([row for row in rows if is_meant(row)])
+        if compared:
+            share = _percent(compared - len(worse), compared)
+            lines.append(f"- {words}: {compared - len(worse):,} of {compared:,} cells, {share}")
+    known = [f"- {_about(line)}: {line['reason']}" for line in gaps.lines(gaps.LOCK_INS)]
+    return [*lines, "", "The others, and why:", "", *known]
+
+
+def _class(cls):
+    return "ours" if cls == matrix.OURS else "TensorFlow's own"
+
+
+def _percent(count, total):
+    """Never 100 % if anything is missing, never 0 % if anything is there."""
+    if count in (0, total):
+        return "100 %" if count else "0 %"
+    return f"{min(99.9, max(0.1, 100 * count / total)):.{1 if count / total > 0.99 else 0}f} %"
+
+
+def _about(line):
+    parts = []
+    for key in gaps.KEYS:
+        if key in line:
+            values = line[key] if isinstance(line[key], list) else [line[key]]
+            named = [matrix.FLAVOURS.get(value, value) for value in values]
+            parts.append(f"{ABOUT.get(key, key)} {', '.join(named)}")
+    return "; ".join(parts)
+
+
+def interactive(rows):
+    """The HTML page as text: the template with all grades in it."""
+    reasons = sorted({row["reason"] for row in rows if row["reason"]})
+    numbers = {reason: number for number, reason in enumerate(reasons)}
+    grades = collections.OrderedDict()
+    found = {results.cell_of(row): row for row in rows}
+    consumers = [each for each in matrix.CONSUMERS if any(row["consumer"] == each for row in rows)]
+    for consumer in consumers:
+        for cls in (matrix.OURS, matrix.OWN):
+            for cell in matrix.cells(cls, consumer):
+                row = found.get(cell)
+                key = f"{consumer} {cls} {cell.case.producer.name} {cell.format} {cell.way}"
+                grades.setdefault(key, []).append("-" if row is None else results.short(row, numbers))
+    data = {
+        "flavours": matrix.FLAVOURS,
+        "consumers": consumers,
+        "producers": [producer.name for producer in matrix.producers()],
+        "formats": list(matrix.FILES),
+        "ways": sorted({way for ways in matrix.WAYS.values() for way in ways}),
+        "all_policies": matrix.POLICIES,
+        "optimizers": matrix.OPTIMIZERS,
+        "policies": {producer.name: matrix.policies(*producer) for producer in matrix.producers()},
+        "holds": {producer.name: _holds(producer) for producer in matrix.producers()},
+        "reasons": reasons,
+        # a line without reasons is a string of digits
+        "grades": {
+            key: line if any(isinstance(each, list) for each in line) else "".join(map(str, line))
+            for key, line in grades.items()
+        },
+    }
+    # what ends a script element is escaped
+    text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
+    with open(TEMPLATE, encoding="utf-8") as stream:
+        return stream.read().replace("/*DATA*/", text)
+
+
+def _holds(producer):
+    first = {case.policy: case for case in matrix.cases(producer)}
+    return {
+        file_format: [matrix.holds(first[policy], file_format) for policy in matrix.policies(*producer)]
+        for file_format in matrix.formats(*producer)
+    }
+
+
+def main():
+    rows, _ = all_rows()
+    for path, text in ((PAGE, page(rows, gaps.lines())), (INTERACTIVE, interactive(rows))):
+        with open(path, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+
+
+if __name__ == "__main__":
+    main()
