@@ -78,6 +78,19 @@ def test_an_error_leaves_the_old_one(is_folder, tmp_path):
     assert os.listdir(str(tmp_path)) == ["target"]
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no call that swaps two folders")
+def test_a_folder_takes_the_place_of_another_in_one_step(tmp_path, monkeypatch):
+    """There is no moment in which the old one has been moved away and the new one is not there."""
+
+    def rename(old, new):
+        raise AssertionError(f"{old} was moved to {new}")
+
+    write(tmp_path / "target", "old", True)
+    monkeypatch.setattr(os, "rename", rename)
+    write(tmp_path / "target", "new", True)
+    assert written(str(tmp_path / "target")) == ["new"]
+
+
 def test_a_folder_takes_the_place_of_a_folder_with_other_files(tmp_path):
     """Nothing of the old one stays."""
     path = tmp_path / "target"
