@@ -6,6 +6,7 @@ The *record* is the mapping without its arrays: what is written into the files o
 from typing import Any, Dict, Mapping, Optional
 
 import json
+import zipfile
 
 import numpy as np
 
@@ -142,12 +143,14 @@ def read_state(path: Any) -> Dict[str, Any]:
 def read(path: Any) -> Contents:
     """What one of our .npz files holds."""
     try:
-        # a stream of our own, as NumPy leaves a file open that is cut off
-        with open(path, "rb") as stream, np.load(stream, allow_pickle=False) as file:
-            if _RECORD not in file.files:
-                raise ValueError("it is no training state")
-            state: Dict[str, Any] = json.loads(str(file[_RECORD]))
-            arrays = {name: file[name] for name in file.files if name != _RECORD}
+        with open(path, "rb") as stream:
+            with zipfile.ZipFile(stream):  # NumPy stumbles over one that is cut off, or leaves it open
+                stream.seek(0)
+            with np.load(stream, allow_pickle=False) as file:
+                if _RECORD not in file.files:
+                    raise ValueError("it is no training state")
+                state: Dict[str, Any] = json.loads(str(file[_RECORD]))
+                arrays = {name: file[name] for name in file.files if name != _RECORD}
     except FileNotFoundError:
         raise
     except Exception as error:  # NumPy and zipfile have many
