@@ -6,12 +6,12 @@ import tensorflow as tf
 
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report
-from ..registry.documents import SKIPPED_STEPS
+from ..registry.documents import ADVANCE as ADVANCE
+from ..registry.documents import HOLD as HOLD
+from ..registry.documents import NATIVE as NATIVE
 from .graph_state import GraphState, make_variable
 from .measuring import measure
 from .packing import packed, unpacked
-
-NATIVE, ADVANCE, HOLD = SKIPPED_STEPS
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -8,6 +8,8 @@ import types
 
 import tensorflow as tf
 
+from ..serialization.constructors import is_keras_3
+
 
 def concrete_class(cls: Any, optimizer: Any) -> Any:
     """The class, derived from ``cls`` and from Keras's own, that can wrap this optimizer."""
@@ -39,15 +41,7 @@ def keras_of(optimizer: Any) -> Any:
         raise ValueError(
             f"{optimizer!r} is no optimizer of Keras: give an object such as tf.keras.optimizers.Adam(), not its name"
         )
-    if "tf_keras" in roots:
-        return sys.modules["tf_keras"]
-    if "keras" in roots and is_keras_3(sys.modules["keras"]):  # whatever tf.keras is
-        return sys.modules["keras"]
-    return tf.keras
-
-
-def is_keras_3(keras: Any) -> bool:
-    return hasattr(keras, "Operation")
+    return keras_of_class(type(optimizer))
 
 
 def own_classes(optimizer: Any) -> List[Any]:
@@ -75,8 +69,10 @@ def _adapter_and_upstream(keras: Any, optimizer: Any) -> Tuple[str, Any]:
 
 
 def keras_of_class(cls: Any) -> Any:
-    """The Keras package whose class one of ours derives from; of the public class, TensorFlow's."""
+    """The Keras package that a class, or the one that it derives from, belongs to; of ours alone, TensorFlow's."""
     roots = [base.__module__.split(".")[0] for base in cls.__mro__]
     if "tf_keras" in roots:
         return sys.modules["tf_keras"]
-    return sys.modules["keras"] if "keras" in roots and is_keras_3(sys.modules["keras"]) else tf.keras
+    if "keras" in roots and is_keras_3(sys.modules["keras"]):  # whatever tf.keras is
+        return sys.modules["keras"]
+    return tf.keras

@@ -17,8 +17,9 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, NoReturn, Optio
 
 import tensorflow as tf
 
+from ..serialization.skipped_steps import NAME
 from .core import HOLD, hold_in_graph
-from .skipping import NAME, SkippedSteps
+from .skipping import SkippedSteps
 
 # child that shows who wrote a file → in words
 LEGACY_FILES = dict.fromkeys(("iter", "base_optimizer"), "a legacy optimizer of Keras 2")

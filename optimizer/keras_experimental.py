@@ -11,9 +11,9 @@ import sys
 
 import tensorflow as tf
 
+from ..serialization.skipped_steps import NAME
 from . import core, keras_v2
 from .in_checkpoints import count_as_restored
-from .skipping import NAME
 from .wrapper import LossScaleOptimizer
 
 _CLIPPING = ("clipnorm", "clipvalue")

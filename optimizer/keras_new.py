@@ -13,7 +13,7 @@ from . import core
 from .in_checkpoints import KERAS_3_FILES, LEGACY_FILES, Arrivals
 from .keras_2 import Keras2
 from .slots import slot_attributes
-from .state import has_bare_momentum, learning_rate_of
+from .state import has_bare_momentum, learning_rate_of, tensorflow_variable
 from .variable_lists import ITERATIONS, put_right
 from .wrapper import LossScaleOptimizer, numpy_values
 
@@ -54,16 +54,16 @@ class WithoutSlots(LossScaleOptimizer):
         tape = tf.GradientTape() if tape is None else tape
         with tape:
             if callable(loss) and not callable(var_list):
-                tape.watch([_tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
+                tape.watch([tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
             loss = self.get_scaled_loss(loss() if callable(loss) else loss)
         variables = tf.nest.flatten(var_list() if callable(var_list) else var_list)
-        grads = tape.gradient(loss, [_tensorflow_variable(variable) for variable in variables], grad_loss)
+        grads = tape.gradient(loss, [tensorflow_variable(variable) for variable in variables], grad_loss)
         return list(zip(self.get_unscaled_gradients(grads), variables))
 
     @core.as_written
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """The unscaled gradients of a loss in a graph."""
-        grads = tf.gradients(self.get_scaled_loss(loss), [_tensorflow_variable(variable) for variable in params])
+        grads = tf.gradients(self.get_scaled_loss(loss), [tensorflow_variable(variable) for variable in params])
         if any(grad is None for grad in grads):
             lonely = [variable.name for grad, variable in zip(grads, params) if grad is None]
             raise ValueError(f"the loss has no gradient with respect to {lonely}")
@@ -118,7 +118,7 @@ class WithoutSlots(LossScaleOptimizer):
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """The inner optimizer's variable for this slot; None if there is none."""
-        key = self.inner_optimizer._var_key(_tensorflow_variable(var))
+        key = self.inner_optimizer._var_key(tensorflow_variable(var))
         place, attribute = self._places().get(key), self._slot_attributes().get(slot_name)
         if place is not None and attribute is not None:
             return getattr(self.inner_optimizer, attribute)[place]
@@ -126,7 +126,7 @@ class WithoutSlots(LossScaleOptimizer):
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
         """Add a variable of the same shape to the inner optimizer."""
-        key = (self.inner_optimizer._var_key(_tensorflow_variable(var)), slot_name)
+        key = (self.inner_optimizer._var_key(tensorflow_variable(var)), slot_name)
         if key not in self._added_slots():
             self._added_slots()[key] = self._new_slot(var, slot_name, initializer)
         return self._added_slots()[key]
@@ -192,8 +192,3 @@ class Adapter(WithoutSlots, Keras2):
     def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
         value = tf.keras.initializers.get(initializer)(var.shape, dtype=var.dtype)
         return self._optimizer.add_variable_from_reference(var, slot_name, initial_value=value)
-
-
-def _tensorflow_variable(variable: Any) -> Any:
-    """TensorFlow's variable inside a Keras 3 variable; TensorFlow's own has a method of that name."""
-    return variable if callable(variable.value) else variable.value

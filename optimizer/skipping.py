@@ -7,11 +7,9 @@ import tensorflow as tf
 
 from ..registry.documents import SKIPPED_STEPS
 from ..serialization.assigning import assign, value_of
+from ..serialization.skipped_steps import NAME
 from .core import ADVANCE, HOLD, NATIVE, as_branch
 from .graph_state import make_variable
-
-# what a checkpoint calls it
-NAME = "skipped_steps_advance"
 
 
 class SkippedSteps:

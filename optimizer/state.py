@@ -210,13 +210,14 @@ def make_slots(optimizer: Any, variables: Sequence[Any]) -> None:
     """Make the inner optimizer's variables where these ones live, if they are not there yet."""
     if not variables:
         return
-    strategy = getattr(_tensorflow_variable(variables[0]), "distribute_strategy", None)
+    strategy = getattr(tensorflow_variable(variables[0]), "distribute_strategy", None)
     with tf.init_scope(), (strategy or tf.distribute.get_strategy()).scope():
         optimizer._make_variables(variables)
     optimizer._remember(variables)
 
 
-def _tensorflow_variable(variable: Any) -> Any:
+def tensorflow_variable(variable: Any) -> Any:
+    """TensorFlow's variable inside a Keras 3 variable; TensorFlow's own has a method of that name."""
     return variable if callable(variable.value) else variable.value
 
 

@@ -4,9 +4,8 @@ from typing import Any, Collection, List, Mapping, Optional, Sequence
 
 from ..registry.errors import TranslationError, unknown
 from ..registry.optimizers import OPTIMIZERS, SCHEDULES
-from ..serialization.constructors import named_parameters
+from ..serialization.constructors import is_keras_3, named_parameters
 from ..serialization.declarations import LEGACY, NEW, Declaration, arguments_for, shipped
-from .generations import is_keras_3
 
 # what OptimizerV2 takes through **kwargs; global_clipnorm has come later
 _LEGACY_KEYWORDS = ("clipnorm", "clipvalue", "decay", "lr")

@@ -15,7 +15,7 @@ from .targets import target as target_named
 
 KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps")
 DEFAULT_LOSS_SCALE = "dynamic"
-SKIPPED_STEPS = ("native", "advance", "hold")
+SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
 
 
 class Document(NamedTuple):

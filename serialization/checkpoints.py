@@ -10,8 +10,10 @@ import glob
 import os
 import re
 
+from ..registry.documents import ADVANCE, HOLD
 from ..registry.errors import UnreadableFileError
-from .contents import ADVANCE, HOLD, Contents, Value, Writer
+from . import skipped_steps
+from .contents import Contents, Value, Writer
 from .object_graphs import ObjectGraph
 from .slot_names import (
     class_of_words,
@@ -23,7 +25,6 @@ from .slot_names import (
     word_of,
 )
 
-SKIPPED_STEPS = "skipped_steps_advance"  # ours: 0 or 1, a child of the optimizer
 _OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INNER = ("base_optimizer", "inner_optimizer")  # up to 2.2, and from Keras 3 on
 _ITERATIONS = ("iter", "_iterations", "iterations")
@@ -31,7 +32,7 @@ _RATES = ("learning_rate", "_learning_rate")
 _TRAINED = "_trainable_variables"  # Keras 3's optimizers list the model's variables
 _KERAS_3_STATE = {"dynamic_scale": "current_loss_scale", "step_counter": "good_steps"}
 _HYPERS = frozenset({"beta_1", "beta_2", "decay", "momentum", "rho", "epsilon", "initial_accumulator_value"})
-_NO_SCALARS = _HYPERS | {"_current_learning_rate", SKIPPED_STEPS}
+_NO_SCALARS = _HYPERS | {"_current_learning_rate", skipped_steps.NAME}
 # what a model has beside its layers
 _BESIDES = frozenset({"keras_api", "signatures", "save_counter"}).union(
     f"{underscore}{name}"
@@ -178,7 +179,7 @@ class _Reading:
         loss_scale = self.graph.child(optimizer, "loss_scale")
         state = {} if loss_scale is None else self._numbers(loss_scale)
         if optimizer != inner and self._is_keras_3(inner):
-            known = {*_ITERATIONS, *_RATES, SKIPPED_STEPS}
+            known = {*_ITERATIONS, *_RATES, skipped_steps.NAME}
             own = {name: value for name, value in self._numbers(optimizer).items() if name not in known}
             state.update({_KERAS_3_STATE.get(name, name): value for name, value in own.items()})
         self.contents.loss_scale_state = {name: value.read().item() for name, value in state.items()}
@@ -198,7 +199,7 @@ class _Reading:
                 self.contents.scalars[scalar_named(name)] = value
 
     def _take_skipped_steps(self, optimizer: int, inner: int) -> None:
-        ours = self._value(self.graph.child(optimizer, SKIPPED_STEPS))
+        ours = self._value(self.graph.child(optimizer, skipped_steps.NAME))
         holds = (optimizer != inner or self._is_keras_3(inner)) if ours is None else not ours.read()
         self.contents.skipped_steps = HOLD if holds else ADVANCE
 

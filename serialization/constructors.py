@@ -1,8 +1,13 @@
-"""What the constructors of a class of Keras take."""
+"""Which Keras it is, and what the constructors of its classes take."""
 
 from typing import Any, Dict
 
 import inspect
+
+
+def is_keras_3(keras: Any) -> bool:
+    """Whether a Keras package is of the third generation."""
+    return hasattr(keras, "Operation")
 
 
 def named_parameters(cls: Any) -> Dict[str, inspect.Parameter]:

@@ -6,9 +6,6 @@ import dataclasses
 
 import numpy as np
 
-# How a skipped step treats ``iterations``; a file's format, or a line of ours in it, tells which.
-ADVANCE, HOLD = "advance", "hold"
-
 
 class Value(NamedTuple):
     """An array in a file: its shape and type are known, and it is read when it is asked for."""
@@ -56,5 +53,5 @@ class Contents:
     learning_rate: Optional[float] = None  # as the optimizer had it last; None: not in the file, or a schedule
     loss_scale: Optional[Dict[str, Any]] = None  # class_name and config, where the file names a policy in our words
     loss_scale_state: Dict[str, Any] = dataclasses.field(default_factory=dict)  # name → number
-    skipped_steps: Optional[str] = None  # ADVANCE or HOLD
+    skipped_steps: Optional[str] = None  # ADVANCE or HOLD: a file's format, or a line of ours in it, tells
     notes: List[str] = dataclasses.field(default_factory=list)  # what is not as one would expect, in sentences

@@ -11,6 +11,7 @@ from ..registry.errors import UnreadableFileError
 from . import h5_files, skipped_steps, weight_stores
 from .contents import Contents, Writer
 from .h5_access import H5
+from .reading import is_h5
 from .states import take_record
 from .zip_members import json_member, opened_member
 
@@ -20,7 +21,7 @@ RECORD = "scalekeeper"  # what ours adds to the metadata; slots, if need be, are
 
 def read(path: str) -> Contents:
     """What a ``.keras`` file holds. Its arrays stay there until they are asked for."""
-    if _is_h5(path):
+    if is_h5(path):
         return h5_files.read(path)
     with _readable(path), zipfile.ZipFile(path) as archive:
         config = json_member(archive, "config.json", path)
@@ -48,11 +49,6 @@ def read(path: str) -> Contents:
 
 def _h5_member(path: str, name: str) -> H5:
     return H5(f"{path}: {name}", lambda: _H5Stream(opened_member(path, name)))
-
-
-def _is_h5(path: str) -> bool:
-    with open(path, "rb") as stream:
-        return stream.read(8) == b"\x89HDF\r\n\x1a\n"
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ import functools
 import inspect
 
 from ..registry.errors import TranslationError, shown
-from .constructors import named_parameters
+from .constructors import is_keras_3, named_parameters
 from .inbound_nodes import (
     Call,
     Counting,
@@ -87,7 +87,7 @@ def translated_for_installed(
 
     keras = tf.keras
     keras_2 = KERAS_2_NEW if hasattr(keras, "saving") else KERAS_2
-    target = KERAS_3 if hasattr(keras, "Operation") else keras_2
+    target = KERAS_3 if is_keras_3(keras) else keras_2
     users = {*(custom_objects or {}), *keras.utils.get_custom_objects()}
     return translated(model_config, target, functools.partial(_accepted_by, keras), users)
 
@@ -98,7 +98,7 @@ def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
         module = inspect.getmodule(getattr(keras.mixed_precision, "Policy", None))
         old = getattr(keras.mixed_precision, "experimental", None)
         module = inspect.getmodule(old.Policy) if module is None and old is not None else module
-        return ("name",) if hasattr(keras, "Operation") or hasattr(module, "deserialize") else None
+        return ("name",) if is_keras_3(keras) or hasattr(module, "deserialize") else None
     cls = getattr(keras.layers, class_name, None)
     if not inspect.isclass(cls):
         return None

@@ -12,9 +12,10 @@ import zipfile
 
 from ..registry.errors import UnreadableFileError
 from .atomic import replacing
+from .constructors import is_keras_3
 from .contents import Contents
 from .reading import format_of, read
-from .restoring import restore, restore_optimizer
+from .restoring import restore_contents
 from .states import record_of
 
 _PIECE = 60000  # an attribute of an H5 file holds 64 kB
@@ -27,7 +28,7 @@ def save_model(model: Any, path: Any) -> None:
     scale's state, slots of some optimizers, whether a skipped step counts) stands beside, where it does not look.
     """
     path = os.fspath(path)
-    if _is_keras_3() and not path.endswith((".keras", ".h5", ".hdf5")):
+    if is_keras_3(_keras()) and not path.endswith((".keras", ".h5", ".hdf5")):
         raise ValueError(f"{path}: Keras 3 saves models that can be trained on as .keras or .h5: choose one of them")
     contents = model.optimizer._contents() if hasattr(model.optimizer, "_contents") else None
     with replacing(path) as temporary:
@@ -47,11 +48,13 @@ def _save_as_keras_does(model: Any, path: str) -> None:
 def _add_to_h5(path: str, contents: Contents) -> None:
     import h5py
 
+    from .h5_files import RECORD
+
     text = json.dumps(record_of(contents))
     with h5py.File(path, "a") as file:
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for number, piece in enumerate(pieces):
-            file.attrs["scalekeeper" if len(pieces) == 1 else f"scalekeeper{number}"] = piece
+            file.attrs[RECORD if len(pieces) == 1 else f"{RECORD}{number}"] = piece
         if not len(file.get("optimizer_weights", ())):
             _write_slots(file, contents)
 
@@ -82,15 +85,19 @@ def _add_to_keras(path: str, contents: Contents) -> None:
 
 
 def _write_slots(file: Any, contents: Contents) -> None:
+    from .weight_stores import ADDED_SLOTS
+
     for owner, slots in contents.slots.items():
         for name, value in slots.items():
-            file[f"scalekeeper_slots/{owner}/{name}"] = value.read()
+            file[f"{ADDED_SLOTS}/{owner}/{name}"] = value.read()
 
 
 def _add_to_saved_model(path: str, contents: Contents) -> None:
-    folder = os.path.join(path, "assets.extra")
-    os.makedirs(folder, exist_ok=True)
-    with open(os.path.join(folder, "scalekeeper.json"), "w", encoding="utf-8") as stream:
+    from .saved_models import RECORD
+
+    place = os.path.join(path, RECORD)
+    os.makedirs(os.path.dirname(place), exist_ok=True)
+    with open(place, "w", encoding="utf-8") as stream:
         json.dump(record_of(contents), stream)
 
 
@@ -116,7 +123,7 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
     model = _rebuilt(path, contents, custom_objects)
     optimizer = optimizer_of.from_config(_optimizer_config(contents), custom_objects)
     model.compile(optimizer=optimizer, **_compile_arguments(contents.training_config or {}, custom_objects))
-    report = restore_optimizer(model, contents, path)
+    report = restore_contents(model, contents, path, with_weights=False)
     if report.unused:
         warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=2)
     return model
@@ -165,7 +172,7 @@ def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str
         model = keras.models.model_from_json(json.dumps(config), custom_objects=_known(custom_objects))
     except Exception as error:
         raise _beyond_reading(path, reason) from error
-    restore(model, path)
+    restore_contents(model, contents, path)
     return model
 
 
@@ -207,7 +214,3 @@ def _known(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
 
 def _keras() -> Any:
     return importlib.import_module("tensorflow").keras
-
-
-def _is_keras_3() -> bool:
-    return hasattr(_keras(), "Operation")

@@ -36,9 +36,7 @@ def format_of(path: Any) -> str:
             return "saved_model"
         return "checkpoint"
     if os.path.isfile(path) and not path.endswith(".index"):
-        with open(path, "rb") as stream:
-            head = stream.read(8)
-        if head == _HDF5:
+        if is_h5(path):
             return "h5"
         if zipfile.is_zipfile(path):
             return _kind_of_zip(path)
@@ -46,6 +44,12 @@ def format_of(path: Any) -> str:
     if os.path.exists(path + ".index") or path.endswith(".index"):
         return "checkpoint"
     raise FileNotFoundError(f"{path}: no such file, SavedModel or checkpoint")
+
+
+def is_h5(path: str) -> bool:
+    """Whether a file begins as HDF5 does."""
+    with open(path, "rb") as stream:
+        return stream.read(len(_HDF5)) == _HDF5
 
 
 def _kind_of_zip(path: str) -> str:

@@ -39,19 +39,15 @@ def restore(model: Any, path: Any, *, verbose: bool = False) -> RestoreReport:
     """
     inner = getattr(getattr(model, "optimizer", None), "inner_optimizer", None)
     contents = read(path, None if inner is None else type(inner).__name__)
-    report = _restored(model, contents, str(path), with_weights=True)
+    report = restore_contents(model, contents, str(path))
     if verbose:
         print(report)
     return report
 
 
-def restore_optimizer(model: Any, contents: Contents, path: str) -> RestoreReport:
-    """The same for the optimizer alone, of a model whose weights are there already."""
-    return _restored(model, contents, path, with_weights=False)
-
-
 @kept_open()
-def _restored(model: Any, contents: Contents, path: str, with_weights: bool) -> RestoreReport:
+def restore_contents(model: Any, contents: Contents, path: str, with_weights: bool = True) -> RestoreReport:
+    """The same from what was read already; or for the optimizer alone, of a model whose weights are there."""
     live = _owners(model.weights)
     shapes = {owner: tuple(variable.shape) for owner, variable in live.items()}
     if contents.variables:

@@ -4,7 +4,9 @@ from typing import Optional
 
 import re
 
-from .contents import ADVANCE, HOLD
+from ..registry.documents import ADVANCE, HOLD
+
+NAME = "skipped_steps_advance"  # of ours in a checkpoint: 0 or 1, a child of the optimizer
 
 
 def of_keras(version: Optional[str]) -> Optional[str]:

@@ -10,9 +10,10 @@ import zipfile
 
 import numpy as np
 
+from ..registry.documents import ADVANCE, HOLD
 from ..registry.errors import InvalidSpecError, Problem, UnreadableFileError, shown
 from .atomic import replacing
-from .contents import ADVANCE, HOLD, Contents, Value, Writer
+from .contents import Contents, Value, Writer
 
 VERSION = 1
 _RECORD = "record"  # the entry of an .npz file that holds the record; the arrays have names with a bar in them

@@ -11,8 +11,8 @@ from installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS, inner_of
 
 from scalekeeper import LossScaleOptimizer, UnreadableFileError
 from scalekeeper.optimizer.slots import slot_attributes
+from scalekeeper.registry.documents import ADVANCE, HOLD
 from scalekeeper.serialization import checkpoints, h5_files, keras_files, saved_models
-from scalekeeper.serialization.contents import ADVANCE, HOLD
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

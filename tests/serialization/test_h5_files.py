@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from scalekeeper import UnreadableFileError
+from scalekeeper.registry.documents import ADVANCE, HOLD
 from scalekeeper.serialization import h5_files
-from scalekeeper.serialization.contents import ADVANCE, HOLD
 
 ADAM = {"class_name": "Adam", "config": {"learning_rate": 0.5}}
 OWNERS = ["d2/kernel", "d1/kernel", "d1/bias"]  # of a model whose first layer is d2

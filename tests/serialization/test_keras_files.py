@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from scalekeeper import UnreadableFileError
+from scalekeeper.registry.documents import ADVANCE, HOLD
 from scalekeeper.serialization import keras_files
-from scalekeeper.serialization.contents import ADVANCE, HOLD
 
 
 def layer(class_name, name, **config):

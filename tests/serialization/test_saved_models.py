@@ -5,8 +5,8 @@ import json
 import pytest
 
 from scalekeeper import UnreadableFileError
+from scalekeeper.registry.documents import ADVANCE, HOLD
 from scalekeeper.serialization import saved_models
-from scalekeeper.serialization.contents import ADVANCE, HOLD
 
 MODEL = {"class_name": "Sequential", "config": {"name": "tiny"}}
 OPTIMIZER = {"class_name": "LossScaleOptimizer", "config": {}}
