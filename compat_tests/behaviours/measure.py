@@ -13,7 +13,6 @@ import inspect
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 
@@ -23,6 +22,7 @@ import tensorflow as tf
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.dirname(HERE)]  # for tests, which import this by its path
 import installed_keras  # noqa: E402
+import own_process  # noqa: E402
 from render import VERSIONS  # noqa: E402
 
 EXPECTED = os.path.join(HERE, "expected.json")
@@ -187,10 +187,7 @@ def loaded_from(subject, optimizer, steps, suffix, **custom_objects):
 def on_two_devices(kind):
     """What a process of its own measures: two logical CPUs can't be had once TensorFlow has looked at the devices."""
     script = os.path.join(HERE, "two_devices.py")
-    done = subprocess.run([sys.executable, script, kind], capture_output=True)
-    if done.returncode:
-        raise RuntimeError(done.stderr.decode())
-    return json.loads(done.stdout.decode().splitlines()[-1])
+    return json.loads(own_process.run(script, kind).splitlines()[-1])
 
 
 # The rows

@@ -2,9 +2,8 @@
 
 import json
 import os
-import subprocess
-import sys
 
+import own_process
 import pytest
 from installed_keras import IS_KERAS_3
 
@@ -14,12 +13,9 @@ if IS_KERAS_3:
 
 @pytest.fixture(scope="module")
 def results():
-    """Name → result of each scenario; they share one process, as starting TensorFlow takes longer than all of them."""
+    """Name → result of each scenario; they share one process."""
     script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "graph_mode.py")
-    command = [sys.executable, "-W", "ignore", script]
-    done = subprocess.run(command, capture_output=True)
-    assert done.returncode == 0, done.stderr.decode()
-    return json.loads(done.stdout.decode())
+    return json.loads(own_process.run(script))
 
 
 @pytest.fixture

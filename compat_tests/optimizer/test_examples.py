@@ -2,9 +2,8 @@
 
 import os
 import re
-import subprocess
-import sys
 
+import own_process
 import pytest
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -13,8 +12,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def run(name):
-    command = [sys.executable, os.path.join(ROOT, "examples", name)]
-    return subprocess.check_output(command, stderr=subprocess.DEVNULL, text=True).splitlines()
+    return own_process.run(os.path.join(ROOT, "examples", name)).splitlines()
 
 
 def test_custom_policy():

@@ -14,6 +14,7 @@ class Blocked:
             raise ImportError(f"{name} is blocked here")
 
 
+assert "scalekeeper" not in sys.modules
 sys.meta_path.insert(0, Blocked)
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

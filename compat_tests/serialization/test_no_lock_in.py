@@ -2,10 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
+import own_process
 import pytest
 import tensorflow as tf
 from installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
@@ -43,8 +42,7 @@ def test_files_load_without_this_package(kind, tmp_path):
             scalekeeper.save_model(ours, paths[policy, suffix][0])
             theirs.save(paths[policy, suffix][1])
     flat = [path for pair in paths.values() for path in pair]
-    command = [sys.executable, os.path.join(HERE, "plain_keras.py"), *flat]
-    output = subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout.decode()
+    output = own_process.run(os.path.join(HERE, "plain_keras.py"), *flat)
     found = iter(json.loads(output.splitlines()[-1]))
     for (policy, suffix), ours, theirs in zip(paths, found, found):
         assert ours == theirs, (policy, suffix)

@@ -6,18 +6,15 @@ runs the tests is too late for both.
 
 import contextlib
 import json
-import os
 import pathlib
 import socket
-import subprocess
-import sys
-import time
 
 import installed_keras
+import own_process
 import pytest
 
 SCENARIOS = pathlib.Path(__file__).parent / "scenarios"
-SECONDS = 300
+WITHOUT_GPU = {"CUDA_VISIBLE_DEVICES": "-1"}
 
 
 # of these, scenarios/common.py has one each
@@ -34,7 +31,7 @@ def run_scenario():
     """``run_scenario("mirrored")`` gives the JSON that scenarios/mirrored.py prints."""
 
     def run(name):
-        (answer,) = _answers([_start(name)])
+        (answer,) = _answers(name, [WITHOUT_GPU])
         return answer
 
     return run
@@ -47,30 +44,15 @@ def run_workers():
     def run(name, count):
         cluster = {"worker": [f"127.0.0.1:{port}" for port in _free_ports(count)]}
         tasks = [{"cluster": cluster, "task": {"type": "worker", "index": index}} for index in range(count)]
-        return _answers([_start(name, TF_CONFIG=json.dumps(task)) for task in tasks])
+        return _answers(name, [dict(WITHOUT_GPU, TF_CONFIG=json.dumps(task)) for task in tasks])
 
     return run
 
 
-def _start(name, **variables):
-    kept = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
-    environment = dict(kept, CUDA_VISIBLE_DEVICES="-1", TF_CPP_MIN_LOG_LEVEL="2", **variables)
-    command = [sys.executable, "-W", "ignore", str(SCENARIOS / (name + ".py"))]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-
-
-def _answers(processes):
-    """What each process printed on its last line; when this returns or raises, none of them is alive."""
-    try:
-        deadline = time.monotonic() + SECONDS
-        outputs = [process.communicate(timeout=max(deadline - time.monotonic(), 0.1)) for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
-    for process, (_, errors) in zip(processes, outputs):
-        assert process.returncode == 0, errors.decode()[-4000:]
-    return [json.loads(output.decode().splitlines()[-1]) for output, _ in outputs]
+def _answers(name, several_variables):
+    """What is on the last line that each process prints."""
+    printed = own_process.run_together(SCENARIOS / (name + ".py"), several_variables)
+    return [json.loads(each.splitlines()[-1]) for each in printed]
 
 
 def _free_ports(count):
