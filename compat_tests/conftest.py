@@ -1,11 +1,30 @@
 """TensorFlow warns of many things that are not ours to mend; the tests hold us to none of them."""
 
+import gc
 import os
 import sys
 import warnings
 
+import pytest
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import tensorflow  # noqa: F401
+    from tensorflow.python.eager import context
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # for installed_keras, which all tests share
+
+# A new session of Keras makes TensorFlow forget how it runs each operation. No result depends on that, and to find it
+# out again took a quarter of the time of the tests that begin with a new session.
+context.context().clear_kernel_cache = lambda: None
+
+
+@pytest.fixture(scope="module", autouse=True)
+def little_garbage():
+    """What is there before the tests of a file is there to stay: it is no garbage, and need not be looked at again.
+
+    Keras 3 collects garbage with each new session, and Python does while TensorFlow makes the many objects of a graph.
+    """
+    gc.set_threshold(20000)
+    gc.collect()
+    gc.freeze()

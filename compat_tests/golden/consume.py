@@ -41,12 +41,9 @@ class Golden:
         self._root, self._stack, self._folders = root, contextlib.ExitStack(), {}
 
     def __enter__(self):
-        # each model begins with a clean session, for which Keras collects garbage: all modules need not be looked at
-        gc.freeze()
         return self
 
     def __exit__(self, *details):
-        gc.unfreeze()
         self._stack.close()
 
     def folder(self, case):
@@ -279,6 +276,8 @@ def main():
     parser.add_argument("--files", default=archives.FILES, help="the folder of the archives")
     parser.add_argument("--results", default=results.RESULTS, help="the folder for results")
     arguments = parser.parse_args()
+    # each model begins with a clean session, for which Keras collects garbage: all modules need not be looked at
+    gc.freeze()
     tf.get_logger().setLevel("ERROR")
     consumers = [each for each in matrix.CONSUMERS if each in scenario.installed_flavours()]
     for consumer in [arguments.consumer] if arguments.consumer else consumers:
