@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from .registry import register as register
     from .registry import resolve as resolve
     from .registry import temporary_registration as temporary_registration
+    from .serialization import Inspection as Inspection
     from .serialization import RestoreReport as RestoreReport
+    from .serialization import inspect as inspect
     from .serialization import load_model as load_model
     from .serialization import read_state as read_state
     from .serialization import restore as restore
@@ -58,7 +60,16 @@ _ROOMS = {
         "resolve",
         "temporary_registration",
     ),
-    "serialization": ("RestoreReport", "load_model", "read_state", "restore", "save_model", "save_state"),
+    "serialization": (
+        "Inspection",
+        "RestoreReport",
+        "inspect",
+        "load_model",
+        "read_state",
+        "restore",
+        "save_model",
+        "save_state",
+    ),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

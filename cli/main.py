@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .inspect import inspect_command
 from .list import list_command
 from .schema import schema_command
 from .validate import validate_command
@@ -20,6 +21,8 @@ class _Group(click.Group):
             return super().invoke(ctx)
         except ScalekeeperError as error:
             raise click.ClickException(str(error)) from error
+        except OSError as error:  # no such file, no permission, a full disk
+            raise click.ClickException(str(error)) from error
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
@@ -28,6 +31,7 @@ def main() -> None:
     """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
 
 
+main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(schema_command)
 main.add_command(validate_command)

@@ -1,5 +1,7 @@
 """What each TensorFlow version writes to disk: reading it, writing it, converting it."""
 
+from .inspecting import Inspection as Inspection
+from .inspecting import inspect as inspect
 from .models import load_model as load_model
 from .models import save_model as save_model
 from .restoring import RestoreReport as RestoreReport

@@ -4,9 +4,23 @@ What is what is told by the graph of objects in the checkpoint. Under any names 
 optimizer is what has iterations, and a model is the rest.
 """
 
-from typing import Any, Dict, FrozenSet, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Set,
+    Tuple,
+)
 
 import glob
+import importlib
 import os
 import re
 
@@ -25,7 +39,7 @@ from .slot_names import (
     word_of,
 )
 
-_OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INNER = ("base_optimizer", "inner_optimizer")  # up to 2.2, and from Keras 3 on
 _ITERATIONS = ("iter", "_iterations", "iterations")
 _RATES = ("learning_rate", "_learning_rate")
@@ -50,18 +64,56 @@ def read(path: str, class_name: Optional[str] = None) -> Contents:
     The path is what was given to ``save`` or ``write``, the ``.index`` file, or a folder, of which the latest is read.
     A checkpoint does not name the inner optimizer's class: who knows it may give it.
     """
-    contents = Contents(Writer("checkpoint"))
-    _Reading(_Checkpoint(prefix_of(path)), contents, class_name).take()
-    return contents
+    return layout_of(path, class_name).contents
+
+
+class Layout(NamedTuple):
+    """A checkpoint with the places of its parts, for who writes it anew."""
+
+    contents: Contents
+    graph: ObjectGraph
+    value: Callable[[str], Value]  # by key
+    owners: Dict[int, str]  # place of a variable of the model's → owner
+    optimizer: Optional[int]  # its place, if there is one
+    parts: Set[int]  # all places of the optimizer
+    hypers: Dict[str, Value]  # hyperparameters that are variables of the optimizer, with legacy ones
+    is_keras_3: bool
+    is_legacy: bool
+
+
+def layout_of(path: str, class_name: Optional[str] = None) -> Layout:
+    """What a checkpoint holds, and where in it."""
+    checkpoint = _Checkpoint(prefix_of(path))
+    reading = _Reading(checkpoint, Contents(Writer("checkpoint")), class_name)
+    optimizer = reading.find_optimizer()
+    if optimizer is None:
+        reading.take_variables(set(), [])
+        return Layout(
+            reading.contents, checkpoint.graph, checkpoint.value, reading.owners, None, set(), {}, False, False
+        )
+    parts = reading.take(optimizer)
+    inner = reading.inner(optimizer)
+    children = checkpoint.graph.nodes[inner].children
+    hypers = {name: value for name, value in reading.numbers(inner).items() if name in _HYPERS}
+    return Layout(
+        reading.contents,
+        checkpoint.graph,
+        checkpoint.value,
+        reading.owners,
+        optimizer,
+        parts,
+        hypers,
+        _TRAINED in children,
+        "iter" in children,
+    )
 
 
 def prefix_of(path: str) -> str:
     """What the names of a checkpoint's files have in common."""
     if os.path.isdir(path):
-        import tensorflow as tf
-
-        latest = tf.train.latest_checkpoint(path)
-        found = [latest + ".index"] if latest else sorted(glob.glob(os.path.join(glob.escape(path), "*.index")))
+        found = sorted(glob.glob(os.path.join(glob.escape(path), "*.index")))
+        latest = _tensorflow(path).train.latest_checkpoint(path) if found else None
+        found = [latest + ".index"] if latest else found
         if len(found) != 1:
             names = ", ".join(os.path.basename(each) for each in found) or "there is none"
             raise UnreadableFileError(f"{path}: the folder does not say which checkpoint is the latest ({names})")
@@ -72,12 +124,20 @@ def prefix_of(path: str) -> str:
     return prefix
 
 
+def _tensorflow(path: str) -> Any:
+    try:
+        return importlib.import_module("tensorflow")
+    except ImportError as error:
+        raise UnreadableFileError(
+            f"{path}: checkpoints and SavedModels are read with TensorFlow, which can't be imported: {error}"
+        ) from error
+
+
 class _Checkpoint:
     """The files of a checkpoint, opened."""
 
     def __init__(self, prefix: str) -> None:
-        import tensorflow as tf
-
+        tf = _tensorflow(prefix)
         self.prefix = prefix
         try:
             self._reader = tf.train.load_checkpoint(prefix)
@@ -85,12 +145,12 @@ class _Checkpoint:
             self._types = self._reader.get_variable_to_dtype_map()
         except Exception as error:  # TensorFlow raises many kinds
             raise self._broken(error) from error
-        if _OBJECT_GRAPH not in self._shapes:
+        if OBJECT_GRAPH not in self._shapes:
             raise UnreadableFileError(
                 f"{prefix}: a checkpoint without a graph of objects, as TensorFlow 1's Saver writes it: save it again, "
                 "with tf.train.Checkpoint"
             )
-        graph = self._tensor(_OBJECT_GRAPH)
+        graph = self._tensor(OBJECT_GRAPH)
         try:
             self.graph = ObjectGraph.parsed(graph)
         except (TypeError, ValueError) as error:
@@ -123,22 +183,21 @@ class _Reading:
         self.class_name = class_name
         self.owners: Dict[int, str] = {}  # place of a variable of the model's → owner
 
-    def take(self) -> None:
-        optimizer = self._find_optimizer()
-        if optimizer is None:
-            self._take_variables(set(), [])
-            return
-        inner = self._inner(optimizer)
+    def take(self, optimizer: int) -> Set[int]:
+        """Put everything into contents; gives the places of the optimizer's objects."""
+        inner = self.inner(optimizer)
         trained = self.graph.listed(self.graph.child(inner, _TRAINED))
-        self._take_variables(self._parts_of(optimizer, trained), trained)
+        parts = self._parts_of(optimizer, trained)
+        self.take_variables(parts, trained)
         self._take_loss_scale(optimizer, inner)
         self._take_scalars(inner)
         self._take_slots(optimizer, inner, trained)
         self._take_skipped_steps(optimizer, inner)
+        return parts
 
     # The optimizer
 
-    def _find_optimizer(self) -> Optional[int]:
+    def find_optimizer(self) -> Optional[int]:
         found: Dict[int, Tuple[str, ...]] = {}
         inside: Set[int] = set()
         for place, path in self.graph.breadth_first():
@@ -156,15 +215,13 @@ class _Reading:
         if any(self._is_counter(self.graph.child(holder, name)) for holder in holders for name in _ITERATIONS):
             return True
         # one that has not taken a step
-        return "loss_scale" in children and (
-            "base_optimizer" in children or bool(self._numbers(children["loss_scale"]))
-        )
+        return "loss_scale" in children and ("base_optimizer" in children or bool(self.numbers(children["loss_scale"])))
 
     def _is_counter(self, place: Optional[int]) -> bool:
         value = self._value(place)
         return value is not None and value.shape == () and value.dtype == "int64"
 
-    def _inner(self, optimizer: int) -> int:
+    def inner(self, optimizer: int) -> int:
         """The object that has the inner optimizer's variables: from 2.3 to the end of Keras 2, the optimizer itself."""
         for name in _INNER:
             child = self.graph.child(optimizer, name)
@@ -177,20 +234,20 @@ class _Reading:
 
     def _take_loss_scale(self, optimizer: int, inner: int) -> None:
         loss_scale = self.graph.child(optimizer, "loss_scale")
-        state = {} if loss_scale is None else self._numbers(loss_scale)
+        state = {} if loss_scale is None else self.numbers(loss_scale)
         if optimizer != inner and self._is_keras_3(inner):
             known = {*_ITERATIONS, *_RATES, skipped_steps.NAME}
-            own = {name: value for name, value in self._numbers(optimizer).items() if name not in known}
+            own = {name: value for name, value in self.numbers(optimizer).items() if name not in known}
             state.update({_KERAS_3_STATE.get(name, name): value for name, value in own.items()})
         self.contents.loss_scale_state = {name: value.read().item() for name, value in state.items()}
 
-    def _numbers(self, place: int) -> Dict[str, Value]:
+    def numbers(self, place: int) -> Dict[str, Value]:
         """The variables without dimensions that an object has, by name."""
         values = {name: self._value(child) for name, child in self.graph.nodes[place].children.items()}
         return {name: value for name, value in values.items() if value is not None and value.shape == ()}
 
     def _take_scalars(self, inner: int) -> None:
-        for name, value in self._numbers(inner).items():
+        for name, value in self.numbers(inner).items():
             if name in _ITERATIONS:
                 self.contents.iterations = int(value.read())
             elif name in _RATES:
@@ -253,7 +310,7 @@ class _Reading:
         slots = {slot.place for place in parts for slot in self.graph.nodes[place].slots}
         return (parts | slots) - set(trained)
 
-    def _take_variables(self, others: Set[int], trained: List[int]) -> None:
+    def take_variables(self, others: Set[int], trained: List[int]) -> None:
         """The variables of the model: all that are not the optimizer's, in the order in which its layers stand."""
         paths = self._paths(_BESIDES | _AGAIN, others) or self._paths(_BESIDES, others)
         paths = self._with_trained(paths, trained)

@@ -47,6 +47,8 @@ class H5:
 
     def value(self, dataset: Any) -> Value:
         """An array that is read when it is asked for."""
+        if not isinstance(dataset, h5py.Dataset):
+            raise UnreadableFileError(f"{self.name}: {dataset.name} is not an array")
         self._require_own_data(dataset)
         address, is_bfloat16 = dataset.name, _is_bfloat16(dataset)
 

@@ -2,9 +2,17 @@
 
 from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from .wire_format import fields, text
+from .wire_format import encoded, fields, text
 
-_VALUE = "VARIABLE_VALUE"
+VALUE = "VARIABLE_VALUE"
+
+
+class Attribute(NamedTuple):
+    """Something that an object keeps in a checkpoint: a variable its value."""
+
+    name: str
+    full_name: str  # what it is called in TensorFlow; empty where it is not said
+    key: str  # under which the checkpoint has it
 
 
 class Slot(NamedTuple):
@@ -20,8 +28,17 @@ class Node(NamedTuple):
 
     children: Dict[str, int]  # name → place in the graph
     slots: List[Slot]
-    key: Optional[str]  # under which the checkpoint has the value
-    full_name: str  # what the variable is called in TensorFlow; empty where it is not said
+    attributes: List[Attribute]
+
+    @property
+    def key(self) -> Optional[str]:
+        """Under which the checkpoint has a variable's value."""
+        return next((each.key for each in self.attributes if each.name == VALUE), None)
+
+    @property
+    def full_name(self) -> str:
+        """What a variable is called in TensorFlow; empty where it is not said."""
+        return next((each.full_name for each in self.attributes if each.name == VALUE), "")
 
 
 class ObjectGraph:
@@ -39,6 +56,10 @@ class ObjectGraph:
         if not nodes or any(not 0 <= place < len(nodes) for place in places + owners):
             raise ValueError("its object graph points at objects that are not there")
         return cls(nodes)
+
+    def message(self) -> bytes:
+        """The same as a message again."""
+        return encoded([(1, _message(node)) for node in self.nodes])
 
     def child(self, place: int, *path: str) -> Optional[int]:
         """The object that a path leads to, or None."""
@@ -89,18 +110,22 @@ class ObjectGraph:
 
 
 def _node(message: Any) -> Node:
-    children: Dict[str, int] = {}
-    slots = []
-    key, full_name = None, ""
+    node = Node({}, [], [])
     for number, value in fields(message):
+        if number > 3:
+            continue
+        inside = dict(fields(value))
         if number == 1:
-            inside = dict(fields(value))
-            children[text(inside.get(2, b""))] = inside.get(1, 0)
+            node.children[text(inside.get(2, b""))] = inside.get(1, 0)
         elif number == 2:
-            inside = dict(fields(value))
-            if text(inside.get(1, b"")) == _VALUE:
-                key, full_name = text(inside.get(3, b"")), text(inside.get(2, b""))
-        elif number == 3:
-            inside = dict(fields(value))
-            slots.append(Slot(inside.get(1, 0), text(inside.get(2, b"")), inside.get(3, 0)))
-    return Node(children, slots, key, full_name)
+            node.attributes.append(Attribute(*(text(inside.get(place, b"")) for place in (1, 2, 3))))
+        else:
+            node.slots.append(Slot(inside.get(1, 0), text(inside.get(2, b"")), inside.get(3, 0)))
+    return node
+
+
+def _message(node: Node) -> bytes:
+    children = [(1, encoded([(1, place), (2, name)])) for name, place in node.children.items()]
+    attributes = [(2, encoded([(1, each.name), (2, each.full_name), (3, each.key)])) for each in node.attributes]
+    slots = [(3, encoded([(1, slot.owner), (2, slot.name), (3, slot.place)])) for slot in node.slots]
+    return encoded([*children, *attributes, *slots])

@@ -4,11 +4,14 @@ from typing import Any, Dict, Optional
 
 import importlib
 import os
+import struct
 import zipfile
 
 from ..registry.errors import UnreadableFileError
+from .configs import config_in
 from .contents import Contents
 
+DOCUMENT = "document"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 # format → the module that reads it
 _READERS = {
@@ -17,19 +20,27 @@ _READERS = {
     "npz": "states",
     "saved_model": "saved_models",
     "checkpoint": "checkpoints",
+    "config": "configs",
 }
 
 
 def read(path: Any, class_name: Optional[str] = None) -> Contents:
     """What a file holds, whoever wrote it. A checkpoint does not say the inner optimizer's class: the caller may."""
     kind = format_of(path)
+    if kind == DOCUMENT:
+        raise UnreadableFileError(
+            f"{path}: neither HDF5 nor a .keras file nor an .npz file nor a configuration: nothing of it is known"
+        )
     reader: Any = importlib.import_module("." + _READERS[kind], __package__).read
     contents: Contents = reader(os.fspath(path), class_name) if kind == "checkpoint" else reader(os.fspath(path))
     return contents
 
 
 def format_of(path: Any) -> str:
-    """``h5``, ``keras``, ``npz``, ``saved_model`` or ``checkpoint``: by what is there, not by its name."""
+    """``h5``, ``keras``, ``npz``, ``saved_model``, ``checkpoint``, ``config``: by what is there, not by its name.
+
+    Any other text may be a ``document``.
+    """
     path = os.fspath(path)
     if os.path.isdir(path):
         if os.path.exists(os.path.join(path, "saved_model.pb")):
@@ -40,6 +51,8 @@ def format_of(path: Any) -> str:
             return "h5"
         if zipfile.is_zipfile(path):
             return _kind_of_zip(path)
+        if _is_text(path):
+            return DOCUMENT if config_in(path) is None else "config"
         raise UnreadableFileError(f"{path}: neither HDF5 nor a .keras file nor an .npz file: nothing of it is known")
     if os.path.exists(path + ".index") or path.endswith(".index"):
         return "checkpoint"
@@ -52,9 +65,17 @@ def is_h5(path: str) -> bool:
         return stream.read(len(_HDF5)) == _HDF5
 
 
+def _is_text(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return b"\0" not in stream.read(4096)
+
+
 def _kind_of_zip(path: str) -> str:
-    with zipfile.ZipFile(path) as archive:
-        names = set(archive.namelist())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
+        raise UnreadableFileError(f"{path}: not a zip file that can be read, or cut off: {error}") from error
     kinds: Dict[str, str] = {"config.json": "keras", "record.npy": "npz"}
     for name, kind in kinds.items():
         if name in names:

@@ -53,6 +53,29 @@ _OF_ALL: Dict[str, Names] = {
 }
 
 
+def slots_of_class(class_name: str) -> List[str]:
+    """The slots that an optimizer of a class may have; none for a class that is not known."""
+    return list(_SLOTS.get(class_name, {}))
+
+
+def class_with_slots(slots: Collection[str]) -> str:
+    """The first class that may have all of these slots; empty if there is none."""
+    return next((name for name, known in _SLOTS.items() if set(slots) <= {*known, *_OF_ALL}), "")
+
+
+def words_of(slot: str, class_name: str) -> Tuple[str, str]:
+    """What Keras 2's new optimizers and Keras 3's have in the names of a slot's variables."""
+    names = {**_SLOTS.get(class_name, {}), **_OF_ALL}.get(slot)
+    return (slot, slot) if names is None else (names.words[0], names.words[-1])
+
+
+def attributes_of_slot(slot: str, class_name: Optional[str]) -> List[str]:
+    """The attributes that may hold a slot's list; of an unknown class, those of every class with such a slot."""
+    classes = [_SLOTS[class_name]] if class_name in _SLOTS else list(_SLOTS.values())
+    found = [known[slot].attributes for known in [*classes, _OF_ALL] if slot in known]
+    return list(dict.fromkeys(name for names in found for name in names))
+
+
 def attribute_names(class_names: Iterable[str]) -> Dict[str, Tuple[str, ...]]:
     """Slot → the attributes that may hold its list; the first known class of a class and its bases counts."""
     known = next((_SLOTS[name] for name in class_names if name in _SLOTS), {})

@@ -1,6 +1,6 @@
-"""Protocol buffers, as far as reading a few fields of a message needs them: no classes that a version may lack."""
+"""Protocol buffers, as far as a few fields of a message need them: no classes that a version may lack."""
 
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterable, Iterator, List, Tuple, Union
 
 _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
@@ -57,3 +57,23 @@ def _varint(data: Any, place: int) -> Tuple[int, int]:
         if byte < 0x80:
             return value, place
         shift += 7
+
+
+def encoded(values: Iterable[Tuple[int, Union[int, str, bytes]]]) -> bytes:
+    """A message of these fields: number and value each."""
+    data = bytearray()
+    for number, value in values:
+        if isinstance(value, int):
+            data += _encoded_varint(number << 3 | _VARINT) + _encoded_varint(value)
+        else:
+            content = value.encode("utf-8") if isinstance(value, str) else value
+            data += _encoded_varint(number << 3 | _LENGTH) + _encoded_varint(len(content)) + content
+    return bytes(data)
+
+
+def _encoded_varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes(data + bytes([value]))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization.object_graphs import Node, ObjectGraph, Slot
+from scalekeeper.serialization.object_graphs import Attribute, Node, ObjectGraph, Slot
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def message(field):
         child(1, "model") + child(3, "optimizer"),
         child(2, "kernel"),
         variable("d1/kernel", "model/kernel/.ATTRIBUTES/VARIABLE_VALUE"),
-        slot + child(1, "model"),
+        child(1, "model") + slot,
         variable("Adam/d1/kernel/m", "slot/.ATTRIBUTES/VARIABLE_VALUE"),
     ]
     return b"".join(field(1, node) for node in nodes)
@@ -29,8 +29,11 @@ def message(field):
 def test_nodes(message):
     """Children, slots, keys and names are as written."""
     graph = ObjectGraph.parsed(message)
-    assert graph.nodes[0] == Node({"model": 1, "optimizer": 3}, [], None, "")
-    assert graph.nodes[2] == Node({}, [], "model/kernel/.ATTRIBUTES/VARIABLE_VALUE", "d1/kernel")
+    assert graph.nodes[0] == Node({"model": 1, "optimizer": 3}, [], [])
+    key = "model/kernel/.ATTRIBUTES/VARIABLE_VALUE"
+    assert graph.nodes[2] == Node({}, [], [Attribute("VARIABLE_VALUE", "d1/kernel", key)])
+    assert (graph.nodes[2].key, graph.nodes[2].full_name) == (key, "d1/kernel")
+    assert graph.message() == message
     assert graph.nodes[3].slots == [Slot(2, "m", 4)]
 
 
@@ -52,14 +55,14 @@ def test_names_and_objects_can_be_left_out(message):
 
 def test_a_graph_may_have_cycles():
     """An object that has itself is met once."""
-    graph = ObjectGraph([Node({"own": 0, "other": 1}, [], None, ""), Node({"back": 0}, [], None, "")])
+    graph = ObjectGraph([Node({"own": 0, "other": 1}, [], []), Node({"back": 0}, [], [])])
     assert [place for place, _ in graph.walk(0)] == [0, 1]
     assert [place for place, _ in graph.breadth_first()] == [0, 1]
 
 
 def test_lists_are_in_the_order_of_their_numbers():
     """The tenth comes after the second."""
-    graph = ObjectGraph([Node({"10": 2, "2": 1, "name": 3}, [], None, "")] + [Node({}, [], None, "")] * 3)
+    graph = ObjectGraph([Node({"10": 2, "2": 1, "name": 3}, [], [])] + [Node({}, [], [])] * 3)
     assert graph.listed(0) == [1, 2]
     assert graph.listed(None) == []
 

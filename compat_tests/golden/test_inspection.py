@@ -1,0 +1,18 @@
+"""``scalekeeper.inspect`` on checkpoints and SavedModels, which TensorFlow's own reader opens."""
+
+import os
+import sys
+
+import pytest
+
+sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+import inspection
+import matrix
+
+
+@pytest.mark.parametrize("producer", matrix.producers(), ids=lambda producer: producer.name)
+def test_what_every_version_wrote_is_shown_as_it_is(producer):
+    """Iterations, state and slots, and what is lacking; of SavedModels the optimizer and its policy, too."""
+    surprises, count = inspection.surprises(producer, ("checkpoint", "saved_model"))
+    assert surprises == []
+    assert count >= len(matrix.cases(producer))
