@@ -9,6 +9,9 @@ import importlib
 
 if TYPE_CHECKING:
     __version__: str
+    from .conversion import Conversion as Conversion
+    from .conversion import convert as convert
+    from .conversion import convert_folder as convert_folder
     from .lossscales import DynamicLossScale as DynamicLossScale
     from .lossscales import FixedLossScale as FixedLossScale
     from .lossscales import LossScale as LossScale
@@ -16,9 +19,11 @@ if TYPE_CHECKING:
     from .lossscales import Report as Report
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
     from .optimizer import build as build
+    from .registry import ConversionError as ConversionError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
+    from .registry import LossyConversionError as LossyConversionError
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
@@ -41,12 +46,15 @@ if TYPE_CHECKING:
     from .serialization import save_state as save_state
 
 _ROOMS = {
+    "conversion": ("Conversion", "convert", "convert_folder"),
     "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
     "optimizer": ("LossScaleOptimizer", "build"),
     "registry": (
+        "ConversionError",
         "Document",
         "DocumentError",
         "InvalidSpecError",
+        "LossyConversionError",
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",

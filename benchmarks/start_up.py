@@ -1,9 +1,9 @@
-"""What starting costs: ``import scalekeeper``, and ``scalekeeper validate`` of a 50-line file.
+"""What starting costs: ``import scalekeeper``, ``scalekeeper validate`` of a 50-line file, ``scalekeeper inspect``.
 
     python -m tox -e benchmarks
 
-Whole processes, interleaved, medians, as ratios in one run: importing against ``import pydantic, yaml``, validating
-against ``import tensorflow``.
+Whole processes, interleaved, medians, as ratios in one run: importing against ``import pydantic, yaml``, the commands
+against ``import tensorflow``. The files to inspect are golden ones.
 """
 
 from typing import Dict, List
@@ -16,7 +16,9 @@ import tempfile
 import time
 
 ROUNDS = 15
-LIMITS = {"import": 1.3, "validate": 0.15}
+LIMITS = {"import": 1.3, "validate": 0.15, "inspect": 0.15}
+INSPECTED = ("model.h5", "model.keras", "config.json", "state.npz")
+GOLDEN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat_tests", "golden")
 
 
 def document() -> str:
@@ -57,16 +59,23 @@ def timed(command: List[str]) -> float:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as folder:
+    sys.path.append(GOLDEN)
+    import archives  # type: ignore[import-not-found]
+    import matrix  # type: ignore[import-not-found]
+
+    with tempfile.TemporaryDirectory() as folder, archives.unpacked(matrix.Producer("scalekeeper", "k3")) as unpacked:
         path = os.path.join(folder, "train.yaml")
         with open(path, "w", encoding="utf-8") as stream:
             stream.write(document())
+        command_line = os.path.join(os.path.dirname(sys.executable), "scalekeeper")
         commands = {
             "import scalekeeper": [sys.executable, "-c", "import scalekeeper"],
             "import pydantic, yaml": [sys.executable, "-c", "import pydantic, yaml"],
-            "scalekeeper validate": [os.path.join(os.path.dirname(sys.executable), "scalekeeper"), "validate", path],
+            "scalekeeper validate": [command_line, "validate", path],
             "import tensorflow": [sys.executable, "-c", "import tensorflow"],
         }
+        for name in INSPECTED:
+            commands[name] = [command_line, "inspect", os.path.join(unpacked, "dynamic-adam", name)]
         seconds: Dict[str, List[float]] = {name: [] for name in commands}
         for command in commands.values():  # once for the file cache
             timed(command)
@@ -77,9 +86,12 @@ def main() -> int:
     ratios = {
         "import": median["import scalekeeper"] / median["import pydantic, yaml"],
         "validate": median["scalekeeper validate"] / median["import tensorflow"],
+        "inspect": max(median[name] for name in INSPECTED) / median["import tensorflow"],
     }
     print(f"import scalekeeper / import pydantic, yaml: {ratios['import']:.2f} (limit {LIMITS['import']})")
     print(f"scalekeeper validate / import tensorflow:   {ratios['validate']:.3f} (limit {LIMITS['validate']})")
+    each = ", ".join(f"{name} {median[name] / median['import tensorflow']:.3f}" for name in INSPECTED)
+    print(f"scalekeeper inspect / import tensorflow:    {ratios['inspect']:.3f} (limit {LIMITS['inspect']}): {each}")
     return 0 if all(ratios[name] <= LIMITS[name] for name in LIMITS) else 1
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from .convert import convert_command
 from .inspect import inspect_command
 from .list import list_command
 from .schema import schema_command
@@ -31,6 +32,7 @@ def main() -> None:
     """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
 
 
+main.add_command(convert_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(schema_command)

@@ -3,7 +3,9 @@
 from .documents import Document as Document
 from .documents import DocumentError as DocumentError
 from .documents import load_document as load_document
+from .errors import ConversionError as ConversionError
 from .errors import InvalidSpecError as InvalidSpecError
+from .errors import LossyConversionError as LossyConversionError
 from .errors import NameTakenError as NameTakenError
 from .errors import NothingRestoredError as NothingRestoredError
 from .errors import PluginLoadError as PluginLoadError

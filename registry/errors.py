@@ -63,6 +63,21 @@ class UnreadableFileError(ScalekeeperError, ValueError):
     """A file is cut off, or it is not what its name or its place says it is."""
 
 
+class ConversionError(ScalekeeperError, ValueError):
+    """A file can't become what was asked for."""
+
+
+class LossyConversionError(ConversionError):
+    """A file would hold less after its conversion. ``losses`` lists what."""
+
+    def __init__(self, message: str, losses: Sequence[str]) -> None:
+        self.losses: Tuple[str, ...] = tuple(losses)
+        super().__init__(message)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.losses)
+
+
 class NothingRestoredError(ScalekeeperError, ValueError):
     """Nothing in a file fits the model that it was to be restored into."""
 

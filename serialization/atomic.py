@@ -1,9 +1,10 @@
 """Files and folders that are either the old ones or the new ones, whenever the process is killed."""
 
-from typing import Iterator
+from typing import Iterator, List, Tuple
 
 import contextlib
 import ctypes
+import glob
 import os
 import shutil
 import tempfile
@@ -30,6 +31,36 @@ def replacing(path: str) -> Iterator[str]:
         _reach_the_disk(folder, deep=False)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def replacing_checkpoint(prefix: str) -> Iterator[Tuple[str, int]]:
+    """The same for a checkpoint, whose files begin with a prefix: the new prefix, and in how many pieces to write it.
+
+    The index names the pieces: it is moved last, and their number differs from that of the old ones. So there are the
+    old files whole, or the new ones.
+    """
+    prefix = os.path.abspath(prefix)
+    folder, name = os.path.split(prefix)
+    os.makedirs(folder, exist_ok=True)
+    beside = tempfile.mkdtemp(prefix=".saving-", dir=folder)
+    old = _pieces(prefix)
+    try:
+        temporary = os.path.join(beside, name)
+        yield temporary, 2 if any(each.endswith("-of-00001") for each in old) else 1
+        new = _pieces(temporary)
+        for path in [*new, temporary + ".index"]:
+            _reach_the_disk(path)
+            os.replace(path, os.path.join(folder, os.path.basename(path)))
+        _reach_the_disk(folder, deep=False)
+        for path in old:
+            os.remove(path)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+
+
+def _pieces(prefix: str) -> List[str]:
+    return sorted(glob.glob(glob.escape(prefix) + ".data-?????-of-?????"))
 
 
 def _replace(new: str, old: str) -> None:

@@ -69,14 +69,17 @@ def translated(
     target: str,
     accepts: Optional[Accepts] = None,
     users: Collection[str] = (),
+    where: str = "the installed Keras",
+    package: Optional[str] = None,
 ) -> Dict[str, Any]:
     """The configuration of a Sequential or functional model, for ``target``: KERAS_3, KERAS_2_NEW or KERAS_2.
 
     ``accepts`` says which arguments the target's layers have: others are left out if they say nothing, and are an error
     if they do. Without it, arguments are taken to be there. ``users`` are classes of the user's own, whose arguments
-    are left as they are.
+    are left as they are. ``where`` is the target's name in messages. With a ``package``, such as tf_keras, classes of
+    Keras 2 come with their modules, as in its ``.keras`` files.
     """
-    return _Translation(target, accepts, users).model(model_config)
+    return _Translation(target, accepts, users, where, package).model(model_config)
 
 
 def translated_for_installed(
@@ -108,7 +111,11 @@ def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
 class _Translation:
     """One configuration on its way; what it finds untranslatable, it raises."""
 
-    def __init__(self, target: str, accepts: Optional[Accepts], users: Collection[str]) -> None:
+    def __init__(
+        self, target: str, accepts: Optional[Accepts], users: Collection[str], where: str, package: Optional[str]
+    ) -> None:
+        self._where = where
+        self._package = package
         self._target = target
         self._is_keras_3 = target == KERAS_3
         self._accepts = accepts
@@ -124,7 +131,8 @@ class _Translation:
             config = self._functional(entry["config"])
             if self._is_keras_3:
                 return self._wrapped("Functional", config, "keras.src.models.functional")
-            return self._wrapped("Model" if self._target == KERAS_2 else "Functional", config, "")
+            class_name = "Model" if self._target == KERAS_2 else "Functional"
+            return self._wrapped(class_name, config, f"{self._package}.src.engine.functional")
         raise TranslationError(f"{class_name} is neither a Sequential nor a functional model. {_REMEDY}")
 
     def _sequential(self, config: Mapping[str, Any]) -> Dict[str, Any]:
@@ -198,7 +206,7 @@ class _Translation:
         accepted = None if self._accepts is None else self._accepts(class_name)
         if self._accepts is not None and accepted is None:
             raise TranslationError(
-                f"the installed Keras has no layer {shown(class_name)}. A class of your own is given in "
+                f"{self._where} has no layer {shown(class_name)}. A class of your own is given in "
                 f"custom_objects, or registered with Keras. {_REMEDY}"
             )
         return self._wrapped(class_name, self._layer(class_name, entry, accepted), "keras.layers")
@@ -219,8 +227,8 @@ class _Translation:
             if known is not None and name not in known:
                 if not (value is None or name in _SAYS_NOTHING or (name in _NEUTRAL and value == _NEUTRAL[name])):
                     raise TranslationError(
-                        f"{name}={shown(value)} of the layer {shown(config.get('name'))} has no words in the installed "
-                        f"Keras, whose {class_name} accepts {', '.join(sorted(known))}. {_REMEDY}"
+                        f"{name}={shown(value)} of the layer {shown(config.get('name'))} has no words in "
+                        f"{self._where}, whose {class_name} accepts {', '.join(sorted(known))}. {_REMEDY}"
                     )
                 del config[name]
         return config
@@ -264,7 +272,7 @@ class _Translation:
             return name
         if self._accepts is not None and self._accepts("Policy") is None:
             raise TranslationError(
-                f"the installed Keras keeps no policy, such as {shown(name)}, in a model's configuration. {_REMEDY}"
+                f"{self._where} keeps no policy, such as {shown(name)}, in a model's configuration. {_REMEDY}"
             )
         return {"class_name": "Policy", "config": {"name": name}}
 
@@ -299,9 +307,9 @@ class _Translation:
         return self._wrapped(class_name, config, _MODULES.get(kind, "keras"))
 
     def _wrapped(self, class_name: str, config: Any, module: str) -> Dict[str, Any]:
-        if not self._is_keras_3:
+        if not self._is_keras_3 and self._package is None:
             return {"class_name": class_name, "config": config}
-        registered = class_name if module.startswith("keras.src") else None
+        registered = class_name if ".src." in module else None
         return {"module": module, "class_name": class_name, "config": config, "registered_name": registered}
 
     def _users_entry(self, class_name: str, registered: str, config: Any) -> Dict[str, Any]:

@@ -46,6 +46,16 @@ def _save_as_keras_does(model: Any, path: str) -> None:
 
 
 def _add_to_h5(path: str, contents: Contents) -> None:
+    add_record_to_h5(path, contents)
+    import h5py
+
+    with h5py.File(path, "a") as file:
+        if not len(file.get("optimizer_weights", ())):
+            add_slots(file, contents)
+
+
+def add_record_to_h5(path: str, contents: Contents) -> None:
+    """What Keras has no place for, as attributes of the root."""
     import h5py
 
     from .h5_files import RECORD
@@ -55,8 +65,6 @@ def _add_to_h5(path: str, contents: Contents) -> None:
         pieces = [text[start : start + _PIECE] for start in range(0, len(text), _PIECE)]
         for number, piece in enumerate(pieces):
             file.attrs[RECORD if len(pieces) == 1 else f"{RECORD}{number}"] = piece
-        if not len(file.get("optimizer_weights", ())):
-            _write_slots(file, contents)
 
 
 def _add_to_keras(path: str, contents: Contents) -> None:
@@ -78,13 +86,14 @@ def _add_to_keras(path: str, contents: Contents) -> None:
                     shutil.copyfileobj(stream, file)
             if name == WEIGHTS and not has_slots:
                 with h5py.File(weights, "a") as store:
-                    _write_slots(store, contents)
+                    add_slots(store, contents)
             new.write(weights, name)
     os.remove(weights)
     os.replace(copy, path)
 
 
-def _write_slots(file: Any, contents: Contents) -> None:
+def add_slots(file: Any, contents: Contents) -> None:
+    """The slots, where Keras writes none of them."""
     from .weight_stores import ADDED_SLOTS
 
     for owner, slots in contents.slots.items():
@@ -112,21 +121,28 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
     registered. A file without a loss scale is loaded as Keras does.
     """
     path = os.fspath(path)
-    if format_of(path) in ("checkpoint", "npz"):
+    if format_of(path) not in _ADDITIONS:
         raise UnreadableFileError(
             f"{path}: holds no model: build the model in code, compile it, and call scalekeeper.restore(model, path)"
         )
     contents = read(path)
-    optimizer_of = importlib.import_module("..optimizer", __package__).LossScaleOptimizer
     if not compile or not _scales(contents):
         return _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
     model = _rebuilt(path, contents, custom_objects)
+    compile_with_state(model, path, contents, custom_objects)
+    return model
+
+
+def compile_with_state(
+    model: Any, path: str, contents: Contents, custom_objects: Optional[Mapping[str, Any]] = None
+) -> None:
+    """Compile a model that has its weights with the optimizer, the loss scale and all the state of a file."""
+    optimizer_of = importlib.import_module("..optimizer", __package__).LossScaleOptimizer
     optimizer = optimizer_of.from_config(_optimizer_config(contents), custom_objects)
     model.compile(optimizer=optimizer, **_compile_arguments(contents.training_config or {}, custom_objects))
     report = restore_contents(model, contents, path, with_weights=False)
     if report.unused:
-        warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=2)
-    return model
+        warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=3)
 
 
 def _scales(contents: Contents) -> bool:
@@ -155,9 +171,8 @@ def _optimizer_config(contents: Contents) -> Dict[str, Any]:
 
 def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str, Any]]) -> Any:
     """The model with its weights: as the installed Keras reads it, or from a translated configuration."""
-    keras = _keras()
     try:
-        model = keras.models.load_model(path, custom_objects=_known(custom_objects), compile=False)
+        model = _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=False)
         if not hasattr(model, "compile"):
             raise TypeError(f"its class, {type(model).__name__}, is not known here")
         return model
@@ -165,15 +180,23 @@ def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str
         if contents.model_config is None:
             raise _beyond_reading(path, error) from error
         reason = error
-    from .model_configs import translated_for_installed
-
     try:
-        config = translated_for_installed(contents.model_config, custom_objects)
-        model = keras.models.model_from_json(json.dumps(config), custom_objects=_known(custom_objects))
+        model = model_of_config(contents.model_config, custom_objects)
     except Exception as error:
         raise _beyond_reading(path, reason) from error
     restore_contents(model, contents, path)
     return model
+
+
+def model_of_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
+    """The model that a configuration of any version describes, of the installed Keras's own classes and the caller's.
+
+    No code and no other class that the configuration may name is looked for.
+    """
+    from .model_configs import translated_for_installed
+
+    translated = translated_for_installed(config, custom_objects)
+    return _keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))
 
 
 def _beyond_reading(path: str, error: Exception) -> UnreadableFileError:

@@ -127,12 +127,17 @@ def contents_of_state_dict(state: Any) -> Contents:
 
 def save_state(optimizer: Any, path: Any) -> None:
     """Write everything that a LossScaleOptimizer needs to go on to an .npz file, whole or not at all."""
-    state = optimizer.state_dict()
+    with replacing(str(path)) as temporary:
+        write_state(temporary, optimizer.state_dict())
+
+
+def write_state(path: str, state: Mapping[str, Any]) -> None:
+    """Write a state to a new .npz file."""
+    state = dict(state)
     slots, scalars = state.pop(_SLOTS), state.pop(_SCALARS)
     arrays = {f"{_SLOTS}|{owner}|{name}": value for owner, each in slots.items() for name, value in each.items()}
     arrays.update({f"{_SCALARS}|{name}": np.asarray(value) for name, value in scalars.items()})
-    # a stream, as NumPy would add to a name without its own ending
-    with replacing(str(path)) as temporary, open(temporary, "wb") as stream:
+    with open(path, "wb") as stream:  # to a name without its own ending NumPy would add it
         np.savez(stream, **{_RECORD: np.array(json.dumps(state)), **arrays})
 
 

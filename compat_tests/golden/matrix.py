@@ -215,7 +215,7 @@ def part(consumer_cls, consumer):
     format in every way with every policy and every optimizer, at least once.
     """
     seen, taken = set(), []
-    for cell in sorted(cells(consumer_cls, consumer), key=_spread):
+    for cell in sorted(cells(consumer_cls, consumer), key=lambda cell: spread(cell.name)):
         case = cell.case
         pairs = {
             ("producer, format", case.producer, cell.format),
@@ -231,9 +231,9 @@ def part(consumer_cls, consumer):
     return taken
 
 
-def _spread(cell):
+def spread(name):
     """An order in which neighbours differ in everything, and that no hash seed changes."""
-    text = cell.name.encode()
+    text = name.encode()
     value = 2166136261
     for byte in text:
         value = ((value ^ byte) * 16777619) % 2**32

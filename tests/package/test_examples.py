@@ -19,6 +19,7 @@ MODULES = sorted(
 )
 PAGES = sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))) + [os.path.join(ROOT, "README.md")]
 WITH_EXAMPLES = {
+    "scalekeeper.conversion.aims",
     "scalekeeper.lossscales.contract",
     "scalekeeper.lossscales.dynamic",
     "scalekeeper.lossscales.fixed",

@@ -13,7 +13,8 @@ MAY_IMPORT = {
     "lossscales": {"registry"},
     "optimizer": {"registry", "lossscales", "serialization"},
     "serialization": {"registry", "lossscales"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization"},
+    "conversion": {"registry", "serialization"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion"},
 }
 
 

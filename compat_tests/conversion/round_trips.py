@@ -1,0 +1,62 @@
+"""There and back again: what a file says before two conversions, and after them."""
+
+import numpy as np
+
+from scalekeeper.conversion import runs
+from scalekeeper.serialization.declarations import plain_numbers
+
+# what says nothing, or is there on some versions only and, in these files, at its default
+UNTOLD = (
+    *("name", "jit_compile", "is_legacy_optimizer", "adaptive_epsilon", "gradient_accumulation_steps"),
+    *("loss_scale_factor", "use_ema", "ema_momentum", "ema_overwrite_frequency", "weight_decay", "decay"),
+    *("clipnorm", "clipvalue", "global_clipnorm"),
+)
+
+
+def told(path, with_model=False):
+    """Everything that a file says of a training run, with all arrays."""
+    run = runs.opened(path)
+    if with_model:
+        run = runs.with_model(run, None)
+    contents, declaration = run.contents, run.declaration
+    found = {
+        "iterations": contents.iterations,
+        "state": {name: float(value) for name, value in contents.loss_scale_state.items()},
+        "skipped_steps": contents.skipped_steps,
+        "slots": {
+            owner: {name: value.read() for name, value in slots.items()} for owner, slots in contents.slots.items()
+        },
+        "variables": {owner: value.read() for owner, value in contents.variables.items()},
+    }
+    if run.model is not None:
+        found["variables"] = {each.name: each.numpy() for each in run.model.weights}
+    if declaration is not None:
+        arguments = plain_numbers(declaration.arguments)
+        found["class"] = declaration.class_name
+        found["arguments"] = {name: _number(arguments[name]) for name in arguments if name not in UNTOLD}
+        found["policy"] = declaration.policy
+    return found
+
+
+def _number(value):
+    return float(np.float32(value)) if isinstance(value, float) else value
+
+
+def difference(one, other):
+    """What differs, in words; None if nothing does."""
+    for key in one:
+        if key not in ("slots", "variables") and one[key] != other[key]:
+            return f"{key}: {one[key]} → {other[key]}"
+    for key in ("slots", "variables"):
+        if len(one[key]) != len(other[key]):
+            return f"{key}: {sorted(one[key])} → {sorted(other[key])}"
+    for (owner, slots), (_, others) in zip(one["slots"].items(), other["slots"].items()):
+        if set(slots) != set(others):
+            return f"slots of {owner}: {sorted(slots)} → {sorted(others)}"
+        for name, value in slots.items():
+            if not np.array_equal(value, others[name]):
+                return f"{owner}/{name}: {value} → {others[name]}"
+    for (owner, value), (_, again) in zip(one["variables"].items(), other["variables"].items()):
+        if not np.array_equal(value, again):
+            return f"{owner}: {value} → {again}"
+    return None

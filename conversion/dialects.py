@@ -1,0 +1,147 @@
+"""An optimizer's configuration in the words of a TensorFlow that need not be installed: the reverse of ``declared``."""
+
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from ..registry.errors import TranslationError, shown
+from ..registry.optimizers import OPTIMIZERS, SCHEDULES
+from ..serialization.declarations import KERAS_3, LEGACY, NEW, Declaration, arguments_for
+from .aims import FIRST_WITH_MODULES, FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_NEW_WORDS, Aim
+
+_CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
+
+
+class Said(NamedTuple):
+    """A configuration, and what of the declaration it does not say."""
+
+    config: Dict[str, Any]  # class_name and config
+    family: str  # of the inner optimizer: LEGACY, NEW or KERAS_3
+    has_wrapper: bool  # whether it is a LossScaleOptimizer's
+    losses: List[str]
+
+
+def said_in_full(aim: Aim, declaration: Declaration) -> Dict[str, Any]:
+    """The same for who has this package: what the target's own class has no words for is there in ours."""
+    said = said_to(aim, declaration)
+    if not said.losses and declaration.skipped_steps is None:
+        return said.config
+    family, entry = _constructor(aim, declaration)
+    config: Dict[str, Any] = {_inner_key(aim): _inner(aim, declaration, family, entry)}
+    if declaration.policy is not None:
+        config["loss_scale"] = dict(declaration.policy)
+    if declaration.skipped_steps is not None:
+        config["skipped_steps"] = declaration.skipped_steps
+    return _wrapped(aim, family, config)
+
+
+def said_to(aim: Aim, declaration: Declaration) -> Said:
+    """The optimizer with its loss scale as the target's own class would have written it.
+
+    What has no words there is not in the configuration, and named as a loss; an inner optimizer that can't be declared
+    is a :class:`TranslationError`.
+    """
+    family, entry = _constructor(aim, declaration)
+    inner = _inner(aim, declaration, family, entry)
+    words, losses = _scale(aim, declaration.policy)
+    if words is None:
+        return Said(inner, family, False, losses)
+    if "loss_scale_factor" in words:
+        inner["config"].update(words)
+        return Said(inner, family, False, losses)
+    config = {_inner_key(aim): inner, **words}
+    if aim.is_keras_3:
+        config = {"name": declaration.name or "loss_scale_optimizer", **config}
+    return Said(_wrapped(aim, family, config), family, True, losses)
+
+
+# The inner optimizer
+
+
+def _inner_key(aim: Aim) -> str:
+    return "optimizer" if aim.target.version < FIRST_WITH_NEW_WORDS else "inner_optimizer"
+
+
+def _constructor(aim: Aim, declaration: Declaration) -> Tuple[str, Mapping[str, Any]]:
+    """The family that an optimizer is of on the target, and the table's entry of its class."""
+    entries = {entry["class"]: entry for entry in aim.target.table[OPTIMIZERS].values()}
+    name = declaration.class_name
+    places: Dict[str, str] = {}
+    if aim.is_keras_3:
+        places[KERAS_3] = f"optimizers.{name}"
+    elif aim.target.version >= FIRST_WITH_NEW_OPTIMIZERS:
+        places[NEW] = f"optimizers.{name}"
+        places[LEGACY] = f"optimizers.legacy.{name}"
+    else:
+        places[LEGACY] = f"optimizers.{name}"
+    for family in sorted(places, key=lambda each: each != declaration.family):  # its own family first
+        if places[family] in entries:
+            return family, entries[places[family]]
+    known = sorted({path.rpartition(".")[2] for path in entries})
+    raise TranslationError(f"{aim.target} has no optimizer {shown(name)}; it has {', '.join(known)}")
+
+
+def _inner(aim: Aim, declaration: Declaration, family: str, entry: Mapping[str, Any]) -> Dict[str, Any]:
+    """All arguments, as a configuration has them: what is not declared is at its default."""
+    defaults = dict(entry["arguments"])
+    given = arguments_for(declaration, set(defaults), defaults, lambda name: _schedule_arguments(aim, name))
+    config = {**defaults, "name": declaration.class_name, **given}
+    if family == LEGACY:
+        for name in _CLIPPING:
+            if config.get(name) is None:
+                config.pop(name, None)
+    if family == NEW:
+        config["is_legacy_optimizer"] = False
+    if isinstance(config.get("learning_rate"), Mapping):
+        config["learning_rate"] = _with_module(aim, config["learning_rate"], "optimizers.schedules", family)
+    return _with_module(aim, {"class_name": declaration.class_name, "config": config}, "optimizers", family)
+
+
+def _schedule_arguments(aim: Aim, class_name: str) -> Optional[List[str]]:
+    for entry in aim.target.table[SCHEDULES].values():
+        if entry["class"].rpartition(".")[2] == class_name:
+            return list(entry["arguments"])
+    return None
+
+
+def _with_module(aim: Aim, config: Mapping[str, Any], module: str, family: str) -> Dict[str, Any]:
+    """From 2.12 on a configuration says where its class is."""
+    if aim.target.version < FIRST_WITH_MODULES:
+        return dict(config)
+    place = f"keras.{module}" + (".legacy" if family == LEGACY and module == "optimizers" else "")
+    return {"module": place, **config, "registered_name": None}
+
+
+# The loss scale
+
+
+def _scale(aim: Aim, policy: Optional[Mapping[str, Any]]) -> Tuple[Optional[Dict[str, Any]], List[str]]:
+    """What the target's wrapper says of the loss scale; None: there is no wrapper. And what it can't say."""
+    if policy is None:
+        return None, []
+    if aim.target.version < FIRST_WITH_NEW_WORDS:
+        return {"loss_scale": {"class_name": policy["class_name"], "config": dict(policy["config"])}}, []
+    name, config = policy["class_name"], policy["config"]
+    if name == "FixedLossScale":
+        value = config["loss_scale_value"]
+        if aim.is_keras_3:
+            return {"loss_scale_factor": value}, []
+        return {"dynamic": False, "initial_scale": value, "dynamic_growth_steps": None}, []
+    if name != "DynamicLossScale":
+        return None, [f"the loss scale {name}: {aim.target} has no words for it, and trains without one"]
+    losses = [
+        f"{key}={config[key]} of the loss scale: {aim.target} has {usual}"
+        for key, usual in (("multiplier", 2.0), ("minimum", 1.0), ("maximum", None))
+        if config.get(key, usual) != usual
+    ]
+    words = {"initial_scale": config.get("initial_loss_scale"), "dynamic_growth_steps": config.get("increment_period")}
+    return {**words, **({} if aim.is_keras_3 else {"dynamic": True})}, losses
+
+
+def _wrapped(aim: Aim, family: str, config: Dict[str, Any]) -> Dict[str, Any]:
+    class_name = "LossScaleOptimizerV3" if family == NEW else "LossScaleOptimizer"
+    if aim.is_keras_3:
+        return {"module": "keras.optimizers", "class_name": class_name, "config": config, "registered_name": None}
+    if aim.target.version < FIRST_WITH_MODULES:
+        return {"class_name": class_name, "config": config}
+    package = "tf_keras" if aim.is_tf_keras else "keras"
+    module = f"{package}.src.mixed_precision.loss_scale_optimizer"
+    return {"module": module, "class_name": class_name, "config": config, "registered_name": class_name}
