@@ -18,6 +18,8 @@ import matrix
 # name of the target → the flavours of its default and, where it has others, its legacy optimizers
 TARGETS = {
     "2.0": ("tf20",),
+    "2.1": ("tf21",),
+    "2.2": ("tf22",),
     "2.3": ("tf23",),
     "2.10": ("tf210",),
     "2.15": ("tf215", "tf215L"),
