@@ -121,12 +121,12 @@ def _print_all(source: str, destination: str, outcomes: Sequence[Any]) -> None:
     for outcome in outcomes:
         done, name = outcome.conversion, os.path.relpath(outcome.source, source)
         if done is None:
-            table.add_row(name, "", "", Text("failed: " + outcome.error.splitlines()[0], style="red"))
+            table.add_row(Text(name), "", "", Text("failed: " + " ".join(outcome.error.split()), style="red"))
             continue
         formats = f"{done.source_format} → {done.destination_format}"
         word = "converted" if done.written else "would be converted"
         result = Text(word, style="green") if not done.losses else Text(f"{word}, {len(done.losses)} lost", "yellow")
-        table.add_row(name, formats, os.path.relpath(done.destination, destination), result)
+        table.add_row(Text(name), formats, Text(os.path.relpath(done.destination, destination)), result)
     Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False).print(table)
     failed = sum(outcome.error is not None for outcome in outcomes)
     click.echo(f"{len(outcomes) - failed} of {len(outcomes)} converted" + (f", {failed} failed" if failed else ""))

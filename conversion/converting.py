@@ -13,7 +13,7 @@ from ..serialization.atomic import replacing, replacing_checkpoint
 from ..serialization.models import compile_with_state, save_model
 from ..serialization.reading import DOCUMENT, format_of, read
 from ..serialization.states import state_dict_of, write_state
-from . import h5_writing, keras_writing, runs
+from . import checkpoint_writing, h5_writing, keras_writing, runs
 from .aims import Aim, aim
 from .dialects import said_in_full, said_to
 from .losses import losses_of
@@ -58,8 +58,8 @@ def convert(
     goal = aim(to)
     kind = format_of(source)
     wanted = format or format_by_name(destination, kind)
-    _require_possible(kind, wanted, goal)
-    _require_free(source, destination, wanted, force)
+    _require_possible(source, kind, wanted, goal)
+    _require_free(source, kind, destination, wanted, force)
     try:
         run = runs.opened(source)
         if _needs_model(run, wanted):
@@ -105,37 +105,48 @@ def format_by_name(destination: str, kind: str) -> str:
     )
 
 
-def _require_possible(kind: str, wanted: str, goal: Aim) -> None:
-    if kind == DOCUMENT:
-        raise UnreadableFileError("a document, or any other text, holds no training state to convert")
+def _require_possible(source: str, kind: str, wanted: str, goal: Aim) -> None:
     if wanted not in FORMATS:
         raise ConversionError(f"unknown format {shown(wanted)}; valid: {', '.join(FORMATS)}")
+    reason = _reason_against(kind, wanted, goal)
+    if reason is not None:
+        raise ConversionError(f"{source}: {reason}")
+
+
+def _reason_against(kind: str, wanted: str, goal: Aim) -> Optional[str]:
+    """Why one format can't become another for the target; None if it can."""
+    if kind == DOCUMENT:
+        return "a document, or any other text, holds no training state to convert"
     if kind == "config" and wanted != "config":
-        raise ConversionError("a configuration holds no state, and can become a configuration only")
+        return "a configuration holds no state, and can become a configuration only"
     if kind == "npz" and wanted not in ("npz", "config"):
-        raise ConversionError(
-            "a training state holds no model: build one in code, call scalekeeper.restore(model, path), and save it"
-        )
+        return "a training state holds no model: build one in code, call scalekeeper.restore(model, path), and save it"
     if wanted == "keras" and goal.target.version < keras_writing.FIRST_VERSION:
-        raise ConversionError(f"{goal.target} reads no .keras files: choose .h5")
-    if wanted == "saved_model":
-        installed = aim().target
-        if goal.is_keras_3:
-            raise ConversionError(f"{goal.target} writes no SavedModels that can be trained on: choose .keras")
-        if goal.target != installed:
-            raise ConversionError(
-                f"a SavedModel holds graphs, which only the TensorFlow that it is for can make: install {goal.target}, "
-                "or choose .h5 or a checkpoint"
-            )
+        return f"{goal.target} reads no .keras files: choose .h5"
+    if wanted == "saved_model" and goal.is_keras_3:
+        return f"{goal.target} writes no SavedModels that can be trained on: choose .keras"
+    if wanted == "saved_model" and goal.target != aim().target:
+        return (
+            f"a SavedModel holds graphs, which only the TensorFlow that it is for can make: install {goal.target}, "
+            "or choose .h5 or a checkpoint"
+        )
+    return None
 
 
-def _require_free(source: str, destination: str, wanted: str, force: bool) -> None:
+def _require_free(source: str, kind: str, destination: str, wanted: str, force: bool) -> None:
+    """The source is never written to, and nothing else is replaced unasked; a folder only if it is a SavedModel."""
     place = destination + ".index" if wanted == "checkpoint" else destination
-    if os.path.lexists(place):
-        if os.path.realpath(destination) == os.path.realpath(source):
-            raise ConversionError(f"{destination}: is the source, which is never written to: choose another name")
-        if not force:
-            raise FileExistsError(f"{destination}: is there already; --force, or force=True, replaces it")
+    origin = os.path.realpath(checkpoints.prefix_of(source) if kind == "checkpoint" else source)
+    if _is_inside(origin, os.path.realpath(destination)) or _is_inside(os.path.realpath(destination), origin):
+        raise ConversionError(f"{destination}: is the source, or a part of it, or has it in it: choose another place")
+    if os.path.isdir(place) and not os.path.exists(os.path.join(place, "saved_model.pb")):
+        raise ConversionError(f"{destination}: is a folder, which is never replaced: choose a name that is free")
+    if os.path.lexists(place) and not force:
+        raise FileExistsError(f"{destination}: is there already; --force, or force=True, replaces it")
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(os.path.join(folder, ""))
 
 
 def _needs_model(run: runs.Run, wanted: str) -> bool:
@@ -162,14 +173,15 @@ class _Writer:
         if self._wanted == "checkpoint":
             self._write_checkpoint(destination)
             return
+        write = {
+            "h5": lambda path: h5_writing.write(path, self._parcel),
+            "keras": lambda path: keras_writing.write(path, self._parcel),
+            "saved_model": self._write_saved_model,
+            "npz": self._write_npz,
+            "config": self._write_config,
+        }[self._wanted]
         with replacing(destination) as temporary:
-            getattr(self, f"_write_{self._wanted}")(temporary)
-
-    def _write_h5(self, path: str) -> None:
-        h5_writing.write(path, self._parcel)
-
-    def _write_keras(self, path: str) -> None:
-        keras_writing.write(path, self._parcel)
+            write(temporary)
 
     def _write_npz(self, path: str) -> None:
         run = self._run
@@ -194,8 +206,6 @@ class _Writer:
             save_model(model, path)
 
     def _write_checkpoint(self, destination: str) -> None:
-        from . import checkpoint_writing
-
         run = self._run
         class_name = None if run.declaration is None else run.declaration.class_name
         with replacing_checkpoint(destination) as (temporary, pieces):

@@ -105,7 +105,7 @@ def _write_variables(group: Any, variables: Sequence[Named]) -> None:
 
 
 def _set_text(group: Any, name: str, text: str) -> None:
-    group.attrs[name] = np.bytes_(text.encode("utf-8")) if len(text) < _LARGEST_ATTRIBUTE else text
+    group.attrs[name] = text.encode("utf-8")  # of any length; what older versions decode
 
 
 def _set_texts(group: Any, name: str, texts: Sequence[str]) -> None:

@@ -5,6 +5,7 @@ from typing import Any, Iterator, List
 import datetime
 import json
 import re
+import shutil
 import zipfile
 
 import h5py
@@ -58,8 +59,8 @@ def _extract(model: Any, path: str, weights: str) -> None:
             "the installed TensorFlow writes no .keras files, which it takes to write one for another: run this with "
             "TensorFlow 2.13 or newer, or choose .h5"
         )
-    with zipfile.ZipFile(path) as archive, open(weights, "wb") as stream:
-        stream.write(archive.read(WEIGHTS))
+    with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as member, open(weights, "wb") as stream:
+        shutil.copyfileobj(member, stream)
 
 
 def _rename(group: Any, aim: Aim) -> None:

@@ -1,6 +1,6 @@
 """A training run on its way: what is in the source, with names for everything."""
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Mapping, NamedTuple, Optional, Sequence
 
 import importlib
 
@@ -13,10 +13,9 @@ from ..serialization.models import model_of_config
 from ..serialization.owners import owners_of
 from ..serialization.reading import format_of, read
 from ..serialization.restoring import restore_contents
-from ..serialization.slot_names import inner_config
+from .aims import aim
+from .dialects import said_to
 from .momenta import with_rates
-
-MODELS = ("h5", "keras", "saved_model")  # the formats that hold a model's layers
 
 
 class Run(NamedTuple):
@@ -77,6 +76,7 @@ def with_model(run: Run, custom_objects: Optional[Mapping[str, Any]]) -> Run:
     state.loss_scale, state.loss_scale_state = run.declaration.policy, source.loss_scale_state
     state.skipped_steps = source.skipped_steps
     state.model_config, state.training_config = source.model_config, source.training_config
+    state.variables = source.variables
     if not source.slots and not source.weight_list:
         state.slots = {}  # those of a new optimizer, which are not the file's
     absent = sorted({*owners_of(model.weights)} & {*report.missing})
@@ -96,9 +96,13 @@ def _require_tensorflow(path: str) -> None:
 
 
 def _optimizer(run: Run, custom_objects: Optional[Mapping[str, Any]]) -> Any:
-    """One that can hold the slots; its loss scale does not matter here, and may be of a class that is not there."""
+    """One that can hold the slots; its loss scale does not matter here, and may be of a class that is not there.
+
+    It is one of the kind that a conversion for the installed TensorFlow would choose: the experimental RMSprop of 2.10
+    would round what it is given.
+    """
+    assert run.declaration is not None
     cls: Any = importlib.import_module("..optimizer", __package__).LossScaleOptimizer
-    inner: Dict[str, Any] = dict(inner_config(run.contents.optimizer_config))
-    inner["config"] = {name: value for name, value in inner["config"].items() if name != "loss_scale_factor"}
+    inner = said_to(aim(), run.declaration._replace(policy=None)).config
     scale = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 1.0}}
     return cls.from_config({"inner_optimizer": inner, "loss_scale": scale}, custom_objects)

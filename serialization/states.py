@@ -23,8 +23,9 @@ _SLOTS, _SCALARS = "slots", "scalars"
 def record_of(contents: Contents) -> Dict[str, Any]:
     """Everything but the arrays, for JSON."""
     loss_scale = None
-    if contents.loss_scale is not None:
-        loss_scale = {**contents.loss_scale, "state": dict(contents.loss_scale_state)}
+    if contents.loss_scale is not None or contents.loss_scale_state:
+        policy = contents.loss_scale or {"class_name": "", "config": {}}  # a checkpoint has values, and no names
+        loss_scale = {**policy, "state": dict(contents.loss_scale_state)}
     return {
         "version": VERSION,
         "written_by": {
@@ -59,7 +60,8 @@ def take_record(contents: Contents, record: Any) -> None:
     if contents.optimizer_config is None:
         contents.optimizer_config = record.get("optimizer")
     if loss_scale is not None:
-        contents.loss_scale = {"class_name": loss_scale["class_name"], "config": dict(loss_scale["config"])}
+        if loss_scale["class_name"]:
+            contents.loss_scale = {"class_name": loss_scale["class_name"], "config": dict(loss_scale["config"])}
         contents.loss_scale_state = dict(loss_scale["state"])
     for name, value in record.get(_SCALARS, {}).items():
         contents.scalars.setdefault(name, Value.of(value))

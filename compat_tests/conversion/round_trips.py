@@ -1,5 +1,7 @@
 """There and back again: what a file says before two conversions, and after them."""
 
+import re
+
 import numpy as np
 
 from scalekeeper.conversion import runs
@@ -50,13 +52,21 @@ def difference(one, other):
     for key in ("slots", "variables"):
         if len(one[key]) != len(other[key]):
             return f"{key}: {sorted(one[key])} → {sorted(other[key])}"
-    for (owner, slots), (_, others) in zip(one["slots"].items(), other["slots"].items()):
+    for owner, slots, others in _paired(one["slots"], other["slots"]):
         if set(slots) != set(others):
             return f"slots of {owner}: {sorted(slots)} → {sorted(others)}"
         for name, value in slots.items():
             if not np.array_equal(value, others[name]):
                 return f"{owner}/{name}: {value} → {others[name]}"
-    for (owner, value), (_, again) in zip(one["variables"].items(), other["variables"].items()):
+    for owner, value, again in _paired(one["variables"], other["variables"]):
         if not np.array_equal(value, again):
             return f"{owner}: {value} → {again}"
     return None
+
+
+def _paired(one, other):
+    """By name, without the number that an old Keras gives a name that it knows already; or else in their order."""
+    named = {re.sub(r"_\d+/", "/", owner): value for owner, value in other.items()}
+    names = [re.sub(r"_\d+/", "/", owner) for owner in one]
+    others = [named[name] for name in names] if set(names) == set(named) else list(other.values())
+    return zip(one, one.values(), others)

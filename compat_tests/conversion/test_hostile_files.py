@@ -139,6 +139,23 @@ def test_a_checkpoint_is_replaced_whole(pair, tmp_path):
     assert counts == [2, 3, 2]
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "checkpoint/checkpoint", "checkpoint/checkpoint.index"])
+def test_a_checkpoint_is_never_its_own_destination(folder, tmp_path, name):
+    """By whichever of its names it is given."""
+    shutil.copytree(os.path.join(folder, "checkpoint"), str(tmp_path / "checkpoint"))
+    before = sorted(os.listdir(str(tmp_path / "checkpoint")))
+    with pytest.raises(scalekeeper.ConversionError, match="is the source"):
+        scalekeeper.convert(tmp_path / name, tmp_path / "checkpoint" / "checkpoint", "2.3", force=True)
+    assert sorted(os.listdir(str(tmp_path / "checkpoint"))) == before
+
+
+def test_nothing_is_written_into_a_saved_model(folder, tmp_path):
+    """It is a source as a whole."""
+    shutil.copytree(os.path.join(folder, "saved_model"), str(tmp_path / "saved"))
+    with pytest.raises(scalekeeper.ConversionError, match="a part of it"):
+        scalekeeper.convert(tmp_path / "saved", tmp_path / "saved" / "new.ckpt", "2.3", allow_loss=True)
+
+
 def test_a_checkpoint_that_fails_halfway_leaves_the_old_one(pair, tmp_path, monkeypatch):
     """Its pieces come first and its index last: without it, the old one counts."""
     folder = tmp_path / "new"

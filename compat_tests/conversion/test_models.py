@@ -104,6 +104,45 @@ def test_plain_keras_reads_it(make, suffix, read):
     assert iterations == (3 if is_legacy_h5 or suffix == ".keras" else 0)
 
 
+class Doubled(layers.Layer):
+    """A layer of one's own."""
+
+    def call(self, inputs):
+        return inputs * 2
+
+
+def test_a_layer_of_ones_own(tmp_path):
+    """Who gives it can convert it; without it, the message says what to do."""
+    inputs = tf.keras.Input(shape=(2,))
+    model = tf.keras.Model(inputs, layers.Dense(1)(Doubled(name="doubled")(inputs)))
+    model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1, momentum=0.5), 8.0), loss="mse")
+    model.fit(example(model), np.ones((4, 1), np.float32), verbose=0)
+    source = str(tmp_path / ("model.keras" if IS_KERAS_3 else "model.h5"))
+    scalekeeper.save_model(model, source)
+    with pytest.raises(scalekeeper.TranslationError, match="has no layer 'Doubled'.*custom_objects"):
+        scalekeeper.convert(source, tmp_path / "new.h5")
+    scalekeeper.convert(source, tmp_path / "new.h5", custom_objects={"Doubled": Doubled})
+    again = scalekeeper.load_model(str(tmp_path / "new.h5"), custom_objects={"Doubled": Doubled})
+    np.testing.assert_array_equal(again.predict(example(model)), model.predict(example(model)))
+    assert int(again.optimizer.iterations) == 1
+
+
+def test_a_long_configuration(tmp_path):
+    """More than an attribute of an H5 file has room for in one piece."""
+    inputs = hidden = tf.keras.Input(shape=(2,))
+    for number in range(160):
+        hidden = layers.Dense(2, name=f"layer_{number}", kernel_initializer="ones")(hidden)
+    model = tf.keras.Model(inputs, hidden)
+    model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 8.0), loss="mse")
+    model.optimizer.iterations.assign(3)
+    source = str(tmp_path / ("model.keras" if IS_KERAS_3 else "model.h5"))
+    scalekeeper.save_model(model, source)
+    scalekeeper.convert(source, tmp_path / "new.h5")
+    found = scalekeeper.inspect(tmp_path / "new.h5")
+    assert (len(found.variables), found.iterations) == (320, 3)
+    assert len(tf.keras.models.load_model(str(tmp_path / "new.h5"), compile=False).layers) == 161
+
+
 def optimizers():
     """All that have slots of their own, with what gives them more; of each kind that there is."""
     for kind, module in OPTIMIZERS.items():

@@ -103,6 +103,31 @@ def test_there_and_back_again(row, folders, tmp_path):
     assert round_trips.difference(round_trips.told(source, is_model), round_trips.told(back, is_model)) is None
 
 
+def sources():
+    """Of each producer one case in each format that holds all of its state."""
+    for number, producer in enumerate(matrix.producers()):
+        cases = matrix.cases(producer)
+        case = cases[number % len(cases)]
+        for file_format in ("h5", "keras", "saved_model", "checkpoint"):
+            if file_format in matrix.formats(*producer) and matrix.holds(case, file_format) == 4:
+                yield case, file_format
+
+
+@pytest.mark.parametrize("row", list(sources()), ids=lambda row: "-".join([*row[0], row[1]]))
+@pytest.mark.parametrize("other", ["npz", "checkpoint"])
+def test_the_state_in_another_format(row, other, folders, tmp_path):
+    """Iterations, slots, scale and counters are the same in a state, and in a checkpoint for another TensorFlow."""
+    case, file_format = row
+    source = os.path.join(folders(case.producer), case.folder, *matrix.FILES[file_format].split("/"))
+    path = str(tmp_path / f"new{ENDING[other]}")
+    scalekeeper.convert(source, path, "2.10", allow_loss=True)
+    before, after = (round_trips.told(source, with_model=file_format != "checkpoint"), round_trips.told(path))
+    kept = ("iterations", "state", "skipped_steps", "slots")
+    before, after = ({**{key: each[key] for key in kept}, "variables": {}} for each in (before, after))
+    assert round_trips.difference(before, after) is None
+    assert after["iterations"] > 0
+
+
 def test_a_difference_is_seen(folders):
     """Two files that differ in one thing each: the loss scale's class, the optimizer, the writer's rule."""
     folder = folders(matrix.Producer("scalekeeper", "tf20"))

@@ -96,7 +96,25 @@ def test_the_source_is_never_the_destination(folder, tmp_path):
     for destination in (source, link):
         code, output = run(source, destination, "--to", "2.10", "--force")
         assert code == 1
-        assert "is the source, which is never written to" in output
+        assert "is the source, or a part of it" in output
+
+
+def test_a_folder_is_never_replaced(folder, tmp_path):
+    """Whatever is in it; and least of all one that the source is in."""
+    for place in ("state.npz", "state"):
+        destination = tmp_path / place
+        destination.mkdir()
+        (destination / "precious").write_text("kept")
+        code, output = run(f"{folder}/state.npz", destination, "--format", "npz", "--force")
+        assert code == 1
+        assert "is a folder, which is never replaced" in output
+        assert (destination / "precious").read_text() == "kept"
+    source = tmp_path / "state" / "state.npz"
+    shutil.copy(f"{folder}/state.npz", str(source))
+    code, output = run(source, tmp_path / "state", "--format", "npz", "--force")
+    assert code == 1
+    assert "has it in it" in output
+    assert digest(str(source)) == digest(f"{folder}/state.npz")
 
 
 @pytest.mark.parametrize(
