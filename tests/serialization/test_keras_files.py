@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import zipfile
 
 import h5py
@@ -190,6 +191,20 @@ def test_bombs_do_not_go_off(tmp_path, member):
             new.writestr(name, old.read(name) if name != member else bytes(70 * 2**20))
     with pytest.raises(UnreadableFileError, match=f"{member}.* bytes"):
         keras_files.read(bomb)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/tmp/../outside", "a/../../outside"])
+def test_no_member_is_written_anywhere(tmp_path, name):
+    """A name that leads out of the folder leads nowhere: nothing is unpacked."""
+    (tmp_path / "deep" / "deeper").mkdir(parents=True)
+    path = write(tmp_path / "deep" / "deeper" / "model.keras")
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr(name, "harm")
+    before = sorted(map(str, tmp_path.rglob("*")))
+    contents = keras_files.read(path)
+    assert {owner: value.read().item() for owner, value in contents.variables.items()} == OWNERS
+    assert sorted(map(str, tmp_path.rglob("*"))) == before
+    assert not os.path.exists("/outside")
 
 
 def test_h5_under_that_name(tmp_path):
