@@ -1,3 +1,4 @@
 """The ``scalekeeper`` command."""
 
+from .isolation import run as run
 from .main import main as main

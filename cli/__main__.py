@@ -1,5 +1,5 @@
 """``python -m scalekeeper.cli``, for where scripts are not on the path."""
 
-from .main import main
+from .isolation import run
 
-main(prog_name="scalekeeper")
+run()
