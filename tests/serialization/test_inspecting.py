@@ -79,6 +79,7 @@ def test_it_is_json(tmp_path):
     assert again == found
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/status"), reason="no file that tells how much memory is used")
 @pytest.mark.parametrize(("count", "shape"), [(1000, (16,)), (4, (128 * 2**20,))], ids=["1,000 variables", "2 GB"])
 def test_a_large_model_takes_little_memory(tmp_path, count, shape):
     """No array is read: the process stays under 200 MB."""
@@ -96,10 +97,12 @@ def test_a_large_model_takes_little_memory(tmp_path, count, shape):
             space = h5py.h5s.create_simple(shape)
             h5py.h5d.create(inside.id, b"kernel:0", h5py.h5t.IEEE_F32LE, space, plist)
     assert os.path.getsize(path) > 4 * count * np.prod(shape)
+    # not getrusage, which counts what the process was a copy of before it became Python
     code = (
-        "import resource, sys, scalekeeper; found = scalekeeper.inspect(sys.argv[1]); "
-        "print(len(found.variables), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+        "import re, sys, scalekeeper; found = scalekeeper.inspect(sys.argv[1]); "
+        "status = open('/proc/self/status').read(); "
+        "print(len(found.variables), re.search(r'VmHWM:\\s*(\\d+) kB', status).group(1))"
     )
     output = subprocess.check_output([sys.executable, "-c", code, path]).decode().split()
     assert int(output[0]) == count
-    assert int(output[1]) < 200
+    assert 10 < int(output[1]) / 1024 < 200
