@@ -20,5 +20,4 @@ settings.load_profile("scalekeeper")
 @pytest.fixture(scope="module", autouse=True)
 def nothing_frozen():
     """Hypothesis asks who holds an object; what tests with TensorFlow have frozen before would not be told."""
-    if hasattr(gc, "unfreeze"):
-        gc.unfreeze()
+    gc.unfreeze()
