@@ -4,6 +4,7 @@ from typing import NamedTuple, Optional
 
 from ..registry.errors import UnknownTargetError, shown
 from ..registry.targets import KERAS_3, TF_KERAS, Target, target
+from ..serialization import skipped_steps
 
 PLAIN = "plain"
 FIRST_WITH_NEW_WORDS, FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_MODULES = (2, 4), (2, 11), (2, 12)
@@ -21,8 +22,19 @@ class Aim(NamedTuple):
         return self.target.name.endswith(KERAS_3)
 
     @property
-    def is_tf_keras(self) -> bool:
-        return self.target.name.endswith(TF_KERAS)
+    def package(self) -> str:
+        """The package that Keras's classes are in."""
+        return TF_KERAS if self.target.name.endswith(TF_KERAS) else "keras"
+
+    @property
+    def keras(self) -> str:
+        """The version of Keras."""
+        return str(self.target.table["keras"])
+
+    @property
+    def skipped_steps(self) -> Optional[str]:
+        """What the target's own class does with iterations when a step is skipped."""
+        return skipped_steps.of_keras(self.keras)
 
     def __str__(self) -> str:
         return ("plain " if self.is_plain else "") + str(self.target)

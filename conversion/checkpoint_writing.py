@@ -9,20 +9,18 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..registry.documents import ADVANCE, HOLD
+from ..registry.documents import ADVANCE
 from ..registry.errors import TranslationError
 from ..serialization import skipped_steps
-from ..serialization.checkpoints import OBJECT_GRAPH, Layout
+from ..serialization.checkpoints import OBJECT_GRAPH, TRAINED, Layout
 from ..serialization.declarations import KERAS_3, LEGACY, NEW
 from ..serialization.object_graphs import VALUE, Attribute, Node, ObjectGraph, Slot
-from ..serialization.slot_names import attributes_of_slot, class_with_slots, words_of
+from ..serialization.slot_names import KERAS_3_STATE, attributes_of_slot, class_with_slots, words_of
 from .aims import FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_ONE_OBJECT, Aim
 from .momenta import with_rates
 from .slot_order import ordered
 
-_ALL, _TRAINED, _OPERATIONS, _FUNCTIONAL = "_variables", "_trainable_variables", "_operations", "_functional"
-_KERAS_3_STATE = {"current_loss_scale": "dynamic_scale", "good_steps": "step_counter"}
-_STATE_IN_ORDER = ("good_steps", "current_loss_scale")
+_ALL, _OPERATIONS, _FUNCTIONAL = "_variables", "_operations", "_functional"
 # what the product of Nadam's momenta is called among an optimizer's attributes
 _SCALARS = {LEGACY: {"momentum_cache": "_m_cache"}, NEW: {"momentum_cache": "_u_product"}}
 
@@ -140,19 +138,9 @@ class _Retelling:
         state = {
             name: self._variable(name, _typed(value)) for name, value in self._layout.contents.loss_scale_state.items()
         }
-        outer: Dict[str, int] = self._skipping()
         if self._family == KERAS_3:
-            inner[_TRAINED] = self._list(self._trained())
-            inner[_ALL] = self._list([*self._counters(inner), *self._listed_slots()])
-            if not state:  # of a fixed scale, which is an argument there
-                return self._object(inner)
-            outer.update({_KERAS_3_STATE.get(name, name): place for name, place in state.items()})
-            outer["_iterations"] = self._variable("iteration", np.int64(0))
-            outer["_learning_rate"] = self._variable("learning_rate", np.float32(0))
-            outer[_TRAINED] = inner[_TRAINED]
-            named = [outer[_KERAS_3_STATE[name]] for name in _STATE_IN_ORDER if name in state]
-            outer[_ALL] = self._list([*self._counters(outer), *named])
-            return self._object({**outer, "inner_optimizer": self._object(inner)})
+            return self._wrapped_as_keras_3(inner, state)
+        outer = self._skipping()
         if state or self._aim.target.version < FIRST_WITH_ONE_OBJECT:
             outer["loss_scale"] = self._object(state)
         if self._aim.target.version < FIRST_WITH_ONE_OBJECT:
@@ -160,6 +148,23 @@ class _Retelling:
         if self._family == LEGACY:
             outer["base_optimizer"] = self._object({})
         return self._object({**outer, **inner}, slots)
+
+    def _wrapped_as_keras_3(self, inner: Dict[str, int], state: Mapping[str, int]) -> int:
+        inner[TRAINED] = self._list(self._trained())
+        inner[_ALL] = self._list([*self._counters(inner), *self._listed_slots()])
+        if not state:  # of a fixed scale, which is an argument there
+            return self._object(inner)
+        own = {name: state[ours] for name, ours in KERAS_3_STATE.items() if ours in state}
+        outer = {
+            **self._skipping(),
+            **own,
+            **{name: place for name, place in state.items() if name not in KERAS_3_STATE.values()},
+            "_iterations": self._variable("iteration", np.int64(0)),
+            "_learning_rate": self._variable("learning_rate", np.float32(0)),
+            TRAINED: inner[TRAINED],
+        }
+        outer[_ALL] = self._list([*self._counters(outer), *own.values()])
+        return self._object({**outer, "inner_optimizer": self._object(inner)})
 
     @staticmethod
     def _counters(children: Mapping[str, int]) -> List[int]:
@@ -174,7 +179,7 @@ class _Retelling:
 
     def _skipping(self) -> Dict[str, int]:
         """Ours keeps in a checkpoint whether a skipped step counts, where that is not what the version does."""
-        if self._aim.is_plain or self._layout.contents.skipped_steps in (None, native_skipping(self._aim)):
+        if self._aim.is_plain or self._layout.contents.skipped_steps in (None, self._aim.skipped_steps):
             return {}
         advances = np.int64(self._layout.contents.skipped_steps == ADVANCE)
         return {skipped_steps.NAME: self._variable(skipped_steps.NAME, advances)}
@@ -244,11 +249,6 @@ class _Retelling:
         return graph, values
 
 
-def native_skipping(aim: Aim) -> str:
-    """What the target's own class does with iterations when a step is skipped."""
-    return HOLD if aim.is_keras_3 or aim.target.version < FIRST_WITH_ONE_OBJECT else ADVANCE
-
-
 def write(prefix: str, graph: ObjectGraph, values: Mapping[str, Any], shards: int = 1) -> None:
     """Write the files of a checkpoint with the installed TensorFlow."""
     import tensorflow as tf
@@ -259,8 +259,7 @@ def write(prefix: str, graph: ObjectGraph, values: Mapping[str, Any], shards: in
     prefixes = [f"{prefix}.part{number}" for number in range(shards)]
     for number, part in enumerate(prefixes):
         chosen = names[number::shards]
-        save = tf.raw_ops.SaveV2
-        save(
+        tf.raw_ops.SaveV2(
             prefix=part,
             tensor_names=chosen,
             shape_and_slices=[""] * len(chosen),

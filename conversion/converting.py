@@ -15,7 +15,7 @@ from ..serialization.reading import DOCUMENT, format_of, read
 from ..serialization.states import state_dict_of, write_state
 from . import checkpoint_writing, h5_writing, keras_writing, runs
 from .aims import Aim, aim
-from .dialects import said_in_full, said_to
+from .dialects import said_to
 from .losses import losses_of
 from .parcels import for_writing, packed
 
@@ -192,10 +192,9 @@ class _Writer:
         declaration = self._run.declaration
         if declaration is None:
             raise ConversionError(f"{self._run.path}: does not say the optimizer's class and arguments")
-        goal = self._goal
-        config = said_to(goal, declaration).config if goal.is_plain else said_in_full(goal, declaration)
+        said = said_to(self._goal, declaration)
         with open(path, "w", encoding="utf-8") as stream:
-            json.dump(config, stream)
+            json.dump(said.config if self._goal.is_plain else said.in_full, stream)
 
     def _write_saved_model(self, path: str) -> None:
         model, source = self._run.model, self._run.path

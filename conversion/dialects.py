@@ -4,10 +4,19 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ..registry.errors import TranslationError, shown
 from ..registry.optimizers import OPTIMIZERS, SCHEDULES
-from ..serialization.declarations import KERAS_3, LEGACY, NEW, Declaration, arguments_for
+from ..serialization.declarations import CLIPPING, KERAS_3, LEGACY, NEW, Declaration, arguments_for, in_newer_words
 from .aims import FIRST_WITH_MODULES, FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_NEW_WORDS, Aim
 
-_CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
+_FACTOR = "loss_scale_factor"  # Keras 3 has a fixed scale among the arguments of a bare optimizer
+# TensorFlow's own classes → their parameters
+_TENSORFLOWS = {
+    "DynamicLossScale": ("initial_loss_scale", "increment_period", "multiplier"),
+    "FixedLossScale": ("loss_scale_value",),
+}
+# parameters of ours → with which value a scale is the same without them
+_SAYS_NOTHING = {"minimum": 1.0, "maximum": None, "skip_nonfinite": False}
+_MULTIPLIER = 2.0  # of every dynamic scale from 2.4 on
+_NEWER = {"DynamicLossScale": {"multiplier": _MULTIPLIER}}
 
 
 class Said(NamedTuple):
@@ -17,20 +26,7 @@ class Said(NamedTuple):
     family: str  # of the inner optimizer: LEGACY, NEW or KERAS_3
     has_wrapper: bool  # whether it is a LossScaleOptimizer's
     losses: List[str]
-
-
-def said_in_full(aim: Aim, declaration: Declaration) -> Dict[str, Any]:
-    """The same for who has this package: what the target's own class has no words for is there in ours."""
-    said = said_to(aim, declaration)
-    if not said.losses and declaration.skipped_steps is None:
-        return said.config
-    family, entry = _constructor(aim, declaration)
-    config: Dict[str, Any] = {_inner_key(aim): _inner(aim, declaration, family, entry)}
-    if declaration.policy is not None:
-        config["loss_scale"] = dict(declaration.policy)
-    if declaration.skipped_steps is not None:
-        config["skipped_steps"] = declaration.skipped_steps
-    return _wrapped(aim, family, config)
+    in_full: Dict[str, Any]  # the same for who has this package: what the target has no words for is there in ours
 
 
 def said_to(aim: Aim, declaration: Declaration) -> Said:
@@ -42,15 +38,18 @@ def said_to(aim: Aim, declaration: Declaration) -> Said:
     family, entry = _constructor(aim, declaration)
     inner = _inner(aim, declaration, family, entry)
     words, losses = _scale(aim, declaration.policy)
-    if words is None:
-        return Said(inner, family, False, losses)
-    if "loss_scale_factor" in words:
-        inner["config"].update(words)
-        return Said(inner, family, False, losses)
-    config = {_inner_key(aim): inner, **words}
-    if aim.is_keras_3:
-        config = {"name": declaration.name or "loss_scale_optimizer", **config}
-    return Said(_wrapped(aim, family, config), family, True, losses)
+    in_full = None
+    if losses or declaration.skipped_steps is not None:
+        ours = {"loss_scale": declaration.policy, "skipped_steps": declaration.skipped_steps}
+        told = {name: value for name, value in ours.items() if value is not None}
+        in_full = _wrapped(aim, family, {_inner_key(aim): inner, **told})
+    has_wrapper = words is not None and _FACTOR not in words
+    if has_wrapper:
+        name = {"name": declaration.name or "loss_scale_optimizer"} if aim.is_keras_3 else {}
+        config = _wrapped(aim, family, {**name, _inner_key(aim): inner, **(words or {})})
+    else:
+        config = {**inner, "config": {**inner["config"], **(words or {})}}
+    return Said(config, family, has_wrapper, losses, in_full or config)
 
 
 # The inner optimizer
@@ -85,7 +84,7 @@ def _inner(aim: Aim, declaration: Declaration, family: str, entry: Mapping[str, 
     given = arguments_for(declaration, set(defaults), defaults, lambda name: _schedule_arguments(aim, name))
     config = {**defaults, "name": declaration.class_name, **given}
     if family == LEGACY:
-        for name in _CLIPPING:
+        for name in CLIPPING:
             if config.get(name) is None:
                 config.pop(name, None)
     if family == NEW:
@@ -117,23 +116,26 @@ def _scale(aim: Aim, policy: Optional[Mapping[str, Any]]) -> Tuple[Optional[Dict
     """What the target's wrapper says of the loss scale; None: there is no wrapper. And what it can't say."""
     if policy is None:
         return None, []
-    if aim.target.version < FIRST_WITH_NEW_WORDS:
-        return {"loss_scale": {"class_name": policy["class_name"], "config": dict(policy["config"])}}, []
-    name, config = policy["class_name"], policy["config"]
-    if name == "FixedLossScale":
-        value = config["loss_scale_value"]
-        if aim.is_keras_3:
-            return {"loss_scale_factor": value}, []
-        return {"dynamic": False, "initial_scale": value, "dynamic_growth_steps": None}, []
-    if name != "DynamicLossScale":
+    name, config = policy["class_name"], dict(policy["config"])
+    if name not in _TENSORFLOWS:
+        if aim.target.version < FIRST_WITH_NEW_WORDS:
+            return {"loss_scale": {"class_name": name, "config": config}}, []
         return None, [f"the loss scale {name}: {aim.target} has no words for it, and trains without one"]
+    ours = {key: config.pop(key) for key in [*config] if key not in _TENSORFLOWS[name]}
     losses = [
-        f"{key}={config[key]} of the loss scale: {aim.target} has {usual}"
-        for key, usual in (("multiplier", 2.0), ("minimum", 1.0), ("maximum", None))
-        if config.get(key, usual) != usual
+        f"{key}={value} of the loss scale: {aim.target} has no such argument"
+        for key, value in ours.items()
+        if key not in _SAYS_NOTHING or value != _SAYS_NOTHING[key]
     ]
-    words = {"initial_scale": config.get("initial_loss_scale"), "dynamic_growth_steps": config.get("increment_period")}
-    return {**words, **({} if aim.is_keras_3 else {"dynamic": True})}, losses
+    if aim.target.version < FIRST_WITH_NEW_WORDS:
+        return {"loss_scale": {"class_name": name, "config": config}}, losses
+    if config.get("multiplier", _MULTIPLIER) != _MULTIPLIER:
+        losses.insert(0, f"multiplier={config['multiplier']} of the loss scale: {aim.target} has {_MULTIPLIER}")
+    words = in_newer_words({"class_name": name, "config": {**config, **_NEWER.get(name, {})}})
+    assert words is not None
+    if aim.is_keras_3:
+        return ({_FACTOR: words["initial_scale"]} if not words.pop("dynamic") else words), losses
+    return words, losses
 
 
 def _wrapped(aim: Aim, family: str, config: Dict[str, Any]) -> Dict[str, Any]:
@@ -142,6 +144,5 @@ def _wrapped(aim: Aim, family: str, config: Dict[str, Any]) -> Dict[str, Any]:
         return {"module": "keras.optimizers", "class_name": class_name, "config": config, "registered_name": None}
     if aim.target.version < FIRST_WITH_MODULES:
         return {"class_name": class_name, "config": config}
-    package = "tf_keras" if aim.is_tf_keras else "keras"
-    module = f"{package}.src.mixed_precision.loss_scale_optimizer"
+    module = f"{aim.package}.src.mixed_precision.loss_scale_optimizer"
     return {"module": module, "class_name": class_name, "config": config, "registered_name": class_name}

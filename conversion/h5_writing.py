@@ -21,7 +21,7 @@ Named = Tuple[str, Any]  # a variable's name, and its value
 
 def write(path: str, parcel: Parcel) -> None:
     """Write a new file."""
-    version = str(parcel.aim.target.table["keras"])
+    version = parcel.aim.keras
     training = {**parcel.training_config, "optimizer_config": _without_module(parcel.said.config)}
     with h5py.File(path, "w") as file:
         _set_text(file, "keras_version", version)

@@ -42,7 +42,7 @@ def write(path: str, parcel: Parcel) -> None:
         "compile_config": {**parcel.training_config, "optimizer": parcel.said.config},
     }
     about = {
-        "keras_version": str(parcel.aim.target.table["keras"]),
+        "keras_version": parcel.aim.keras,
         "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         **({} if parcel.aim.is_plain else {RECORD: record_of(parcel.state)}),
     }

@@ -6,7 +6,6 @@ from ..registry.errors import TranslationError
 from ..serialization.contents import Contents
 from ..serialization.declarations import KERAS_3, LEGACY, NEW
 from .aims import FIRST_WITH_NEW_WORDS, Aim
-from .checkpoint_writing import native_skipping
 from .dialects import Said, said_to
 from .runs import Run
 
@@ -50,12 +49,12 @@ def _by_plain_keras(run: Run, wanted: str, aim: Aim, said: Optional[Said]) -> It
         yield from _of_checkpoints(contents, aim)
     else:
         yield from _of_models(contents, wanted, family, str(aim.target), said is not None and said.has_wrapper)
-    native = native_skipping(aim)
+    native = aim.skipped_steps
     if _may_skip(run) and contents.skipped_steps not in (None, native):
         words = {"hold": "do not count", "advance": "count"}
         yield (
             f"that skipped steps {words[str(contents.skipped_steps)]} in iterations: with {aim.target} they "
-            f"{words[native]}"
+            f"{words[str(native)]}"
         )
 
 

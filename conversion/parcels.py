@@ -66,7 +66,7 @@ def packed(run: Run, aim: Aim, wanted: str, custom_objects: Optional[Mapping[str
             accepted_on(aim.target),
             users,
             where=str(aim.target),
-            package=_package(aim) if wanted == "keras" else None,
+            package=aim.package if wanted == "keras" else None,
         ),
         training,
         losses,
@@ -89,7 +89,3 @@ def _generation(aim: Aim) -> str:
     if aim.is_keras_3:
         return model_configs.KERAS_3
     return model_configs.KERAS_2_NEW if aim.target.version >= FIRST_WITH_MODULES else model_configs.KERAS_2
-
-
-def _package(aim: Aim) -> str:
-    return "tf_keras" if aim.is_tf_keras else "keras"

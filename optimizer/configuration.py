@@ -1,6 +1,6 @@
 """A policy in an optimizer's configuration: TensorFlow's own words where they suffice, a superset where not."""
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping
 
 import json
 
@@ -18,17 +18,6 @@ def config_of(policy: Any) -> Dict[str, Any]:
         if name not in theirs and config[name] == field.get_default():
             del config[name]
     return {"class_name": type(policy).__name__, "config": plain(config)}
-
-
-def in_newer_words(policy: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """A policy's configuration as 2.4 and later have it, if they can say it: a fixed scale, or a plain dynamic one."""
-    class_name, config = policy["class_name"], dict(policy["config"])
-    if class_name == "FixedLossScale" and config.keys() == {"loss_scale_value"}:
-        return {"dynamic": False, "initial_scale": config["loss_scale_value"], "dynamic_growth_steps": None}
-    if class_name == "DynamicLossScale" and config.pop("multiplier", None) == 2.0 and len(config) == 2:
-        scale, period = config["initial_loss_scale"], config["increment_period"]
-        return {"dynamic": True, "initial_scale": scale, "dynamic_growth_steps": period}
-    return None
 
 
 def policy_of(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:

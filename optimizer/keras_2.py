@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, Optional
 
-from .configuration import in_newer_words
+from ..serialization.declarations import in_newer_words
 from .wrapper import LossScaleOptimizer
 
 

@@ -12,15 +12,16 @@ import weakref
 import keras
 import tensorflow as tf
 
+from ..serialization.declarations import in_newer_words
+from ..serialization.slot_names import KERAS_3_STATE
 from . import core
-from .configuration import in_newer_words
 from .in_checkpoints import KERAS_2_FILES, LEGACY_FILES, Arrivals, siblings
 from .keras_new import CallableList, WithoutSlots
 from .unscaling import scaled, unscaled
 from .wrapper import LossScaleOptimizer
 
 # piece of state → what Keras's own class calls its variable; in the order in which Keras makes them
-_NAMES = {"good_steps": "step_counter", "current_loss_scale": "dynamic_scale"}
+_NAMES = {name: keras_name for keras_name, name in KERAS_3_STATE.items()}
 # a policy's state in the graph → name → Keras's variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 

@@ -23,6 +23,7 @@ import glob
 import importlib
 import os
 import re
+import types
 
 from ..registry.documents import ADVANCE, HOLD
 from ..registry.errors import UnreadableFileError
@@ -30,6 +31,7 @@ from . import skipped_steps
 from .contents import Contents, Value, Writer
 from .object_graphs import ObjectGraph
 from .slot_names import (
+    KERAS_3_STATE,
     class_of_words,
     ending_word,
     owner_after_word,
@@ -43,8 +45,7 @@ OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INNER = ("base_optimizer", "inner_optimizer")  # up to 2.2, and from Keras 3 on
 _ITERATIONS = ("iter", "_iterations", "iterations")
 _RATES = ("learning_rate", "_learning_rate")
-_TRAINED = "_trainable_variables"  # Keras 3's optimizers list the model's variables
-_KERAS_3_STATE = {"dynamic_scale": "current_loss_scale", "step_counter": "good_steps"}
+TRAINED = "_trainable_variables"  # Keras 3's optimizers list the model's variables
 _HYPERS = frozenset({"beta_1", "beta_2", "decay", "momentum", "rho", "epsilon", "initial_accumulator_value"})
 _NO_SCALARS = _HYPERS | {"_current_learning_rate", skipped_steps.NAME}
 # what a model has beside its layers
@@ -74,37 +75,30 @@ class Layout(NamedTuple):
     graph: ObjectGraph
     value: Callable[[str], Value]  # by key
     owners: Dict[int, str]  # place of a variable of the model's → owner
-    optimizer: Optional[int]  # its place, if there is one
-    parts: Set[int]  # all places of the optimizer
-    hypers: Dict[str, Value]  # hyperparameters that are variables of the optimizer, with legacy ones
-    is_keras_3: bool
-    is_legacy: bool
+    optimizer: Optional[int] = None  # its place, if there is one; what follows is about it
+    parts: FrozenSet[int] = frozenset()  # all of its places
+    hypers: Mapping[str, Value] = types.MappingProxyType({})  # hyperparameters that are variables, with legacy ones
+    is_keras_3: bool = False
+    is_legacy: bool = False
 
 
 def layout_of(path: str, class_name: Optional[str] = None) -> Layout:
     """What a checkpoint holds, and where in it."""
     checkpoint = _Checkpoint(prefix_of(path))
     reading = _Reading(checkpoint, Contents(Writer("checkpoint")), class_name)
+    layout = Layout(reading.contents, checkpoint.graph, checkpoint.value, reading.owners)
     optimizer = reading.find_optimizer()
     if optimizer is None:
         reading.take_variables(set(), [])
-        return Layout(
-            reading.contents, checkpoint.graph, checkpoint.value, reading.owners, None, set(), {}, False, False
-        )
-    parts = reading.take(optimizer)
-    inner = reading.inner(optimizer)
+        return layout
+    parts, inner = reading.take(optimizer), reading.inner(optimizer)
     children = checkpoint.graph.nodes[inner].children
-    hypers = {name: value for name, value in reading.numbers(inner).items() if name in _HYPERS}
-    return Layout(
-        reading.contents,
-        checkpoint.graph,
-        checkpoint.value,
-        reading.owners,
-        optimizer,
-        parts,
-        hypers,
-        _TRAINED in children,
-        "iter" in children,
+    return layout._replace(
+        optimizer=optimizer,
+        parts=frozenset(parts),
+        hypers={name: value for name, value in reading.numbers(inner).items() if name in _HYPERS},
+        is_keras_3=TRAINED in children,
+        is_legacy="iter" in children,
     )
 
 
@@ -186,7 +180,7 @@ class _Reading:
     def take(self, optimizer: int) -> Set[int]:
         """Put everything into contents; gives the places of the optimizer's objects."""
         inner = self.inner(optimizer)
-        trained = self.graph.listed(self.graph.child(inner, _TRAINED))
+        trained = self.graph.listed(self.graph.child(inner, TRAINED))
         parts = self._parts_of(optimizer, trained)
         self.take_variables(parts, trained)
         self._take_loss_scale(optimizer, inner)
@@ -230,7 +224,7 @@ class _Reading:
         return optimizer
 
     def _is_keras_3(self, inner: int) -> bool:
-        return _TRAINED in self.graph.nodes[inner].children
+        return TRAINED in self.graph.nodes[inner].children
 
     def _take_loss_scale(self, optimizer: int, inner: int) -> None:
         loss_scale = self.graph.child(optimizer, "loss_scale")
@@ -238,7 +232,7 @@ class _Reading:
         if optimizer != inner and self._is_keras_3(inner):
             known = {*_ITERATIONS, *_RATES, skipped_steps.NAME}
             own = {name: value for name, value in self.numbers(optimizer).items() if name not in known}
-            state.update({_KERAS_3_STATE.get(name, name): value for name, value in own.items()})
+            state.update({KERAS_3_STATE.get(name, name): value for name, value in own.items()})
         self.contents.loss_scale_state = {name: value.read().item() for name, value in state.items()}
 
     def numbers(self, place: int) -> Dict[str, Value]:
@@ -290,7 +284,7 @@ class _Reading:
     def _variables_in_lists(self, inner: int) -> Dict[int, str]:
         """The variables in an optimizer's lists, in order, with their names; but for those that it has by name too."""
         children = self.graph.nodes[inner].children
-        lists = [child for name, child in children.items() if name != _TRAINED]
+        lists = [child for name, child in children.items() if name != TRAINED]
         # the list of all of them comes first: its order is that in which they were made
         lists.sort(key=lambda child: child != children.get("_variables"))
         named = set(children.values())
@@ -306,7 +300,7 @@ class _Reading:
 
     def _parts_of(self, optimizer: int, trained: Iterable[int]) -> Set[int]:
         """All objects of an optimizer, without the model's that it lists."""
-        parts = {place for place, _ in self.graph.walk(optimizer, frozenset({_TRAINED}))}
+        parts = {place for place, _ in self.graph.walk(optimizer, frozenset({TRAINED}))}
         slots = {slot.place for place in parts for slot in self.graph.nodes[place].slots}
         return (parts | slots) - set(trained)
 

@@ -1,6 +1,6 @@
 """Which Keras it is, and what the constructors of its classes take."""
 
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
 import inspect
 
@@ -8,6 +8,15 @@ import inspect
 def is_keras_3(keras: Any) -> bool:
     """Whether a Keras package is of the third generation."""
     return hasattr(keras, "Operation")
+
+
+def keeps_policies(keras: Any) -> bool:
+    """Whether a layer's configuration can hold a policy, such as mixed_float16, in the place of its dtype."""
+    if is_keras_3(keras):
+        return True
+    places: Tuple[Any, Any] = (keras.mixed_precision, getattr(keras.mixed_precision, "experimental", None))
+    policy = next(each.Policy for each in places if hasattr(each, "Policy"))
+    return hasattr(inspect.getmodule(policy), "deserialize")
 
 
 def named_parameters(cls: Any) -> Dict[str, inspect.Parameter]:

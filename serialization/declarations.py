@@ -16,11 +16,11 @@ LEGACY, NEW, KERAS_3, UNKNOWN = "legacy", "new", "keras3", "unknown"
 _WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
 _PACKAGES_OF_KERAS = ("Custom", "keras", "tf_keras")  # as in Custom>Adam
 _SCALE = {"loss_scale", "dynamic", "initial_scale", "dynamic_growth_steps"}  # what a wrapper says of its scale
-_CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
+CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 _AVERAGING = ("ema_momentum", "ema_overwrite_frequency")  # matter with use_ema only
 # argument → values with which an optimizer trains as one that does not have the argument
 _NEUTRAL: Dict[str, Any] = {
-    **dict.fromkeys(_CLIPPING, (None,)),
+    **dict.fromkeys(CLIPPING, (None,)),
     "weight_decay": (None, 0, False),
     "use_ema": (False, None),
     "gradient_accumulation_steps": (None,),
@@ -104,6 +104,17 @@ def _policy(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
     return _fixed(scale)
 
 
+def in_newer_words(policy: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
+    """A policy's configuration as 2.4 and later have it, if they can say it: a fixed scale, or a plain dynamic one."""
+    class_name, config = policy["class_name"], dict(policy["config"])
+    if class_name == "FixedLossScale" and config.keys() == {"loss_scale_value"}:
+        return {"dynamic": False, "initial_scale": config["loss_scale_value"], "dynamic_growth_steps": None}
+    if class_name == "DynamicLossScale" and config.pop("multiplier", None) == 2.0 and len(config) == 2:
+        scale, period = config["initial_loss_scale"], config["increment_period"]
+        return {"dynamic": True, "initial_scale": scale, "dynamic_growth_steps": period}
+    return None
+
+
 def _fixed(scale: Any) -> Dict[str, Any]:
     return {"class_name": "FixedLossScale", "config": {"loss_scale_value": plain_numbers(scale)}}
 
@@ -167,7 +178,7 @@ def arguments_for(
     if "use_ema" not in accepted and not given.get("use_ema"):
         for name in _AVERAGING:
             given.pop(name, None)
-    for name in _CLIPPING:  # null where there is none; old constructors refuse to be told so
+    for name in CLIPPING:  # null where there is none; old constructors refuse to be told so
         if given.get(name, 0) is None:
             del given[name]
     is_keras_s = declaration.class_name in shipped(OPTIMIZERS)

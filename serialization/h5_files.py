@@ -5,11 +5,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 from . import h5_access, skipped_steps, weight_stores
 from .contents import Contents, Value, Writer
 from .h5_access import H5
-from .slot_names import inner_class, owner_and_slot, scalar_named
+from .slot_names import KERAS_3_STATE, inner_class, owner_and_slot, scalar_named
 from .states import json_record, take_record
 
 RECORD = "scalekeeper"  # what ours adds: an attribute of the root
-_OUTER_STATE = {"dynamic_scale": "current_loss_scale", "step_counter": "good_steps"}
 
 
 def read(path: str) -> Contents:
@@ -107,7 +106,7 @@ def _take_scalars(contents: Contents, values: Mapping[str, Value], class_name: O
             continue
         if len(scopes) > 1 and _scope(name) == scopes[0] and value.shape == ():
             last = name.split("/")[-1]
-            contents.loss_scale_state[_OUTER_STATE.get(last, last)] = value.read().item()
+            contents.loss_scale_state[KERAS_3_STATE.get(last, last)] = value.read().item()
         else:
             contents.scalars[scalar_named(name, class_name)] = value
 

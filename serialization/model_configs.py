@@ -10,7 +10,7 @@ import functools
 import inspect
 
 from ..registry.errors import TranslationError, shown
-from .constructors import is_keras_3, named_parameters
+from .constructors import is_keras_3, keeps_policies, named_parameters
 from .inbound_nodes import (
     Call,
     Counting,
@@ -98,10 +98,7 @@ def translated_for_installed(
 def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
     """The arguments of a layer of the installed Keras; of a policy of layers, where a layer's configuration has one."""
     if class_name == "Policy":
-        module = inspect.getmodule(getattr(keras.mixed_precision, "Policy", None))
-        old = getattr(keras.mixed_precision, "experimental", None)
-        module = inspect.getmodule(old.Policy) if module is None and old is not None else module
-        return ("name",) if is_keras_3(keras) or hasattr(module, "deserialize") else None
+        return ("name",) if keeps_policies(keras) else None
     cls = getattr(keras.layers, class_name, None)
     if not inspect.isclass(cls):
         return None

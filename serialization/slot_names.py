@@ -53,6 +53,10 @@ _OF_ALL: Dict[str, Names] = {
 }
 
 
+# what Keras 3's own class calls a loss scale's state → what we and Keras 2 call it, in the order of its variables
+KERAS_3_STATE = {"step_counter": "good_steps", "dynamic_scale": "current_loss_scale"}
+
+
 def slots_of_class(class_name: str) -> List[str]:
     """The slots that an optimizer of a class may have; none for a class that is not known."""
     return list(_SLOTS.get(class_name, {}))

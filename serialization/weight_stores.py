@@ -14,7 +14,7 @@ import h5py
 from . import h5_access
 from .contents import Contents, Value
 from .h5_access import H5
-from .slot_names import inner_config
+from .slot_names import KERAS_3_STATE, inner_config
 
 # where models keep their layers: in 2.12, and after that
 _CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
@@ -32,7 +32,7 @@ _ATTRIBUTES = (
     *("_query_dense", "_key_dense", "_value_dense", "_output_dense"),
 )
 # what Keras's own class has before the inner optimizer's variables, from Keras 3 on
-_OUTER = ("iterations", "learning_rate", "good_steps", "current_loss_scale")
+_OUTER = ("iterations", "learning_rate", *KERAS_3_STATE.values())
 
 
 def is_one(file: Any) -> bool:

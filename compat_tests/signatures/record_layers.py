@@ -29,28 +29,19 @@ def record():
     """The name of the installed target, and class → its arguments."""
     import tensorflow as tf
 
-    named_parameters = module_at("serialization", "constructors.py").named_parameters
+    constructors = module_at("serialization", "constructors.py")
     keras = tf.keras
     layers = {}
     for name in dir(keras.layers):
         cls = getattr(keras.layers, name)
         if inspect.isclass(cls) and issubclass(cls, keras.layers.Layer):
-            layers[name] = sorted(named_parameters(cls))
-    if keeps_policies(keras):
+            layers[name] = sorted(constructors.named_parameters(cls))
+    if constructors.keeps_policies(keras):
         layers["Policy"] = ["name"]
     minor = ".".join(tf.__version__.split(".")[:2])
     if tuple(map(int, minor.split("."))) < (2, 16):
         return minor, layers
     return minor + ("-keras3" if hasattr(keras, "Operation") else "-tf_keras"), layers
-
-
-def keeps_policies(keras):
-    """Whether a layer's configuration can hold a policy, such as mixed_float16, in the place of its dtype."""
-    if hasattr(keras, "Operation"):
-        return True
-    policies = [keras.mixed_precision, getattr(keras.mixed_precision, "experimental", None)]
-    policy = next(each.Policy for each in policies if hasattr(each, "Policy"))
-    return hasattr(inspect.getmodule(policy), "deserialize")
 
 
 def merged(document, target, layers):

@@ -8,7 +8,7 @@ import pytest
 
 from scalekeeper import TranslationError
 from scalekeeper.conversion.aims import aim
-from scalekeeper.conversion.dialects import said_in_full, said_to
+from scalekeeper.conversion.dialects import said_to
 from scalekeeper.registry.targets import known_targets
 from scalekeeper.serialization.declarations import declared
 
@@ -92,7 +92,26 @@ def test_what_has_no_words_is_a_loss_and_in_full_it_is_not(target):
     said = said_to(aim(target), declaration)
     assert len(said.losses) == 1
     assert said.losses[0].startswith("multiplier=4.0 of the loss scale")
-    assert declared(said_in_full(aim(target), declaration)).policy == declaration.policy
+    assert declared(said.in_full).policy == declaration.policy
+
+
+@pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
+def test_a_parameter_of_ours_is_a_loss_unless_it_says_nothing(target):
+    """TensorFlow's classes have no floor to set: one of 4 is lost, the floor of 1 is theirs too."""
+    said = said_to(aim(target), declared(dynamic(minimum=4.0)))
+    assert [loss.partition(" of the loss scale")[0] for loss in said.losses] == ["minimum=4.0"]
+    assert declared(said.in_full).policy["config"]["minimum"] == 4.0
+    assert said_to(aim(target), declared(dynamic(minimum=1.0, maximum=None))).losses == []
+
+
+@pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
+def test_a_fixed_scale_that_skips_is_a_loss(target):
+    """TensorFlow's own fixed scale applies every step."""
+    config = dynamic()
+    config["loss_scale"] = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 8.0, "skip_nonfinite": True}}
+    assert [loss.partition(" of the loss scale")[0] for loss in said_to(aim(target), declared(config)).losses] == [
+        "skip_nonfinite=True"
+    ]
 
 
 def test_a_policy_of_ones_own_leaves_the_optimizer_bare():
@@ -103,7 +122,7 @@ def test_a_policy_of_ones_own_leaves_the_optimizer_bare():
     assert said.config["class_name"] == "SGD"
     assert not said.has_wrapper
     assert "the loss scale Own" in said.losses[0]
-    assert declared(said_in_full(aim("2.15"), declared(config))).policy["class_name"] == "Own"
+    assert declared(said.in_full).policy["class_name"] == "Own"
 
 
 def test_legacy_decay_becomes_a_schedule_where_there_is_none():
