@@ -94,6 +94,8 @@ def _facts(found: Any) -> Iterator[Tuple[str, str]]:
             "skipped steps",
             {"advance": "count in iterations", "hold": "do not count in iterations"}[found.skipped_steps],
         )
+    if found.skips:
+        yield "skipped so far", "{total}, the last of them step {last}".format(**found.skips)
     if found.unnamed:
         yield "optimizer's arrays", f"{len(found.unnamed)}, without names, in the order of the variables"
 

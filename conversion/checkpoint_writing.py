@@ -11,7 +11,7 @@ import numpy as np
 
 from ..registry.documents import ADVANCE
 from ..registry.errors import TranslationError
-from ..serialization import skipped_steps
+from ..serialization import skipped_steps, skips
 from ..serialization.checkpoints import OBJECT_GRAPH, TRAINED, Layout
 from ..serialization.declarations import KERAS_3, LEGACY, NEW
 from ..serialization.object_graphs import VALUE, Attribute, Node, ObjectGraph, Slot
@@ -178,11 +178,18 @@ class _Retelling:
         return [self._made[place] for place in places]
 
     def _skipping(self) -> Dict[str, int]:
-        """Ours keeps in a checkpoint whether a skipped step counts, where that is not what the version does."""
-        if self._aim.is_plain or self._layout.contents.skipped_steps in (None, self._aim.skipped_steps):
+        """What ours keeps of skipped steps: how many there were, and whether they count, if not as the version does."""
+        contents, kept = self._layout.contents, {}
+        if self._aim.is_plain:
             return {}
-        advances = np.int64(self._layout.contents.skipped_steps == ADVANCE)
-        return {skipped_steps.NAME: self._variable(skipped_steps.NAME, advances)}
+        if contents.skipped_steps not in (None, self._aim.skipped_steps):
+            advances = np.int64(contents.skipped_steps == ADVANCE)
+            kept[skipped_steps.NAME] = self._variable(skipped_steps.NAME, advances)
+        counters = {name: contents.skips[name] for name in (skips.TOTAL, skips.IN_A_ROW, skips.LAST) if contents.skips}
+        if counters:
+            variables = {name: self._variable(name, np.int64(value)) for name, value in counters.items()}
+            kept[skips.NAME] = self._object(variables)
+        return kept
 
     def _slots(self, inner: Dict[str, int]) -> List[Slot]:
         """With legacy optimizers, slots of the graph; with others, lists among the optimizer's attributes."""

@@ -211,10 +211,8 @@ class _Writer:
             layout = checkpoints.layout_of(self._checkpoint(temporary), class_name)
             contents = layout.contents
             if run.model is not None:  # the installed optimizer's, of which the loss scale is not the source's
-                contents.loss_scale_state, contents.skipped_steps = (
-                    run.contents.loss_scale_state,
-                    run.contents.skipped_steps,
-                )
+                contents.loss_scale_state = run.contents.loss_scale_state
+                contents.skipped_steps, contents.skips = run.contents.skipped_steps, run.contents.skips
             graph, values = checkpoint_writing.retold(layout, self._goal, class_name)
             checkpoint_writing.write(temporary, graph, values, pieces)
 

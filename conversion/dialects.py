@@ -38,9 +38,11 @@ def said_to(aim: Aim, declaration: Declaration) -> Said:
     family, entry = _constructor(aim, declaration)
     inner = _inner(aim, declaration, family, entry)
     words, losses = _scale(aim, declaration.policy)
+    monitoring = declaration.monitoring or {}
+    losses += [f"{name}={value}: {aim.target} keeps no eye on skipped steps" for name, value in monitoring.items()]
     in_full = None
     if losses or declaration.skipped_steps is not None:
-        ours = {"loss_scale": declaration.policy, "skipped_steps": declaration.skipped_steps}
+        ours = {"loss_scale": declaration.policy, "skipped_steps": declaration.skipped_steps, **monitoring}
         told = {name: value for name, value in ours.items() if value is not None}
         in_full = _wrapped(aim, family, {_inner_key(aim): inner, **told})
     has_wrapper = words is not None and _FACTOR not in words

@@ -74,7 +74,7 @@ def with_model(run: Run, custom_objects: Optional[Mapping[str, Any]]) -> Run:
     state.iterations = source.iterations
     state.learning_rate = source.learning_rate
     state.loss_scale, state.loss_scale_state = run.declaration.policy, source.loss_scale_state
-    state.skipped_steps = source.skipped_steps
+    state.skipped_steps, state.skips = source.skipped_steps, source.skips
     state.model_config, state.training_config = source.model_config, source.training_config
     state.variables = source.variables
     if not source.slots and not source.weight_list:

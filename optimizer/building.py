@@ -18,7 +18,8 @@ def build(document: "Union[str, os.PathLike[str], Mapping[str, Any]]", *, allow:
     """
     checked = load_document(document, allow=allow)
     wrapper: Any = importlib.import_module(__package__).LossScaleOptimizer
-    return wrapper(_made(checked.optimizer), checked.loss_scale, checked.skipped_steps)
+    options = checked.monitoring.said()
+    return wrapper(_made(checked.optimizer), checked.loss_scale, checked.skipped_steps, **options)
 
 
 def _made(spec: OptimizerSpec) -> Any:

@@ -1,6 +1,6 @@
 """What every generation of Keras shares: scale the loss, unscale the gradients, decide, and gate the step."""
 
-from typing import Any, Callable, Dict, List, Sequence, TypeVar, cast
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, TypeVar, cast
 
 import tensorflow as tf
 
@@ -10,8 +10,8 @@ from ..registry.documents import ADVANCE as ADVANCE
 from ..registry.documents import HOLD as HOLD
 from ..registry.documents import NATIVE as NATIVE
 from .graph_state import GraphState, make_variable
-from .measuring import measure
-from .packing import packed, unpacked
+from .measuring import are_bad, measure
+from .packing import Pack, packed, unpacked
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -69,18 +69,33 @@ def gated_step(
     policy: Any,
     grads: Sequence[Any],
     apply: Callable[[List[Any]], Any],
-    skip: Callable[[], Any],
+    skip: Callable[[Any], Any],
+    watched: Mapping[str, Any],
+    attributes: bool,
 ) -> Any:
     """Update the loss scale by these gradients, and apply them if the policy says so.
 
     Called in a replica context, by all replicas at once. They take one decision: a bad gradient on one of them makes
-    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip()`` once.
+    all of them skip. ``apply(grads)`` runs in each replica's context, ``skip(bad)`` once; if it ``attributes``, ``bad``
+    says for each gradient on how many replicas it was not finite. ``watched`` holds variables for parts of the report.
     """
     packs = packed(grads)
-    report = measure(packs, policy.needs) if has_pure_step(policy) else {}
-    if not tf.distribute.has_strategy():
+    needs: FrozenSet[str] = policy.needs if has_pure_step(policy) else frozenset()
+    report = measure(packs, needs.union(watched, ["finite"] if watched else []))
+
+    def decide(grads: Sequence[Any], report: Dict[str, Any]) -> Any:
         update_op, should_apply = _decide(policy, grads, Report(**report))
-        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
+        kept = [variable.assign(_watched(name, report)) for name, variable in watched.items()]
+        return (tf.group(update_op, *kept) if kept and not tf.executing_eagerly() else update_op), should_apply
+
+    if not tf.distribute.has_strategy():
+        update_op, should_apply = decide(grads, report)
+        return _gate(
+            update_op,
+            should_apply,
+            lambda: apply(unpacked(packs)),
+            lambda: skip(are_bad(packs) if attributes else None),
+        )
 
     context = tf.distribute.get_replica_context()
     names = list(report)
@@ -89,21 +104,33 @@ def gated_step(
     if not _replicas_can_meet(context):
         _require_pure_step(policy)
         together = _agreed(names, context.all_reduce(tf.distribute.ReduceOp.SUM, shares) if names else None)
-        update_op, should_apply = _decide(policy, grads, Report(**together))
-        return _gate(update_op, should_apply, lambda: apply(unpacked(packs)), skip)
+        update_op, should_apply = decide(grads, together)
+        return _gate(
+            update_op,
+            should_apply,
+            lambda: apply(unpacked(packs)),
+            lambda: skip(context.all_reduce(tf.distribute.ReduceOp.SUM, are_bad(packs)) if attributes else None),
+        )
 
     def across_replicas(strategy: Any, grads: Any, contents: Any, shares: Any) -> Any:
         # summing is the one reduction that every strategy has
         sums = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None) if names else None
-        update_op, should_apply = _decide(policy, grads, Report(**_agreed(names, sums)))
+        update_op, should_apply = decide(grads, _agreed(names, sums))
 
-        def in_replica(*contents: Any) -> Any:
-            return apply(unpacked([pack._replace(**content) for pack, content in zip(packs, contents)]))
+        def of_replica(contents: Sequence[Any]) -> List[Pack]:
+            return [pack._replace(**content) for pack, content in zip(packs, contents)]
 
-        def in_each_replica() -> Any:
-            return strategy.extended.call_for_each_replica(in_replica, args=contents)
+        def in_each_replica(run: Callable[[List[Pack]], Any]) -> Any:
+            return strategy.extended.call_for_each_replica(lambda *own: run(of_replica(own)), args=contents)
 
-        return _gate(update_op, should_apply, in_each_replica, skip)
+        def skip_together() -> Any:
+            if not attributes:
+                return skip(None)
+            return skip(strategy.reduce(tf.distribute.ReduceOp.SUM, in_each_replica(are_bad), axis=None))
+
+        return _gate(
+            update_op, should_apply, lambda: in_each_replica(lambda packs: apply(unpacked(packs))), skip_together
+        )
 
     # of a pack, the tensors are each replica's own
     contents = tuple({"values": pack.values, "reciprocal": pack.reciprocal} for pack in packs)
@@ -122,6 +149,12 @@ def _require_pure_step(policy: Any) -> None:
             f"{type(policy).__name__} decides in update(), which can't see all replicas in a step that XLA compiles "
             "for each of them: write next_state and should_apply instead, or leave out jit_compile=True"
         )
+
+
+def _watched(name: str, report: Mapping[str, Any]) -> Any:
+    """A part of the report; the largest of numbers among which one is NaN differs by version: here it is infinity."""
+    infinity = tf.constant(float("inf"))
+    return tf.where(report["finite"], report[name], infinity) if name == "largest_magnitude" else report[name]
 
 
 def _decide(policy: Any, grads: Sequence[Any], report: Report) -> Any:

@@ -17,9 +17,11 @@ from typing import Any, Callable, ClassVar, Dict, List, Mapping, NoReturn, Optio
 
 import tensorflow as tf
 
+from ..serialization import skips
 from ..serialization.skipped_steps import NAME
 from .core import HOLD, hold_in_graph
 from .skipping import SkippedSteps
+from .skips import Skips
 
 # child that shows who wrote a file → in words
 LEGACY_FILES = dict.fromkeys(("iter", "base_optimizer"), "a legacy optimizer of Keras 2")
@@ -32,6 +34,8 @@ class InCheckpoints:
     """A base of LossScaleOptimizer: its children in a checkpoint."""
 
     _skipping: SkippedSteps
+    _skips: Skips
+    _in_file: Callable[..., Dict[str, Any]]
     _policy: Any
     # child that shows a file's kind → what a skipped step did under TensorFlow's own class that writes such files
     _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {}
@@ -44,31 +48,38 @@ class InCheckpoints:
     def _checkpoint_dependencies(self) -> Any:
         """Up to 2.8."""
         listed = super()._checkpoint_dependencies  # type: ignore[misc]
-        more = self._skipping.in_file(is_saved_model=False).items()
+        more = self._in_file(is_saved_model=False).items()
         return [*listed, *(type(listed[0])(name=name, ref=child) for name, child in more)]
 
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Dict[str, Any]:
         """From 2.9 on."""
         children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
-        return {**children, **self._skipping.in_file(is_saved_model=save_type == "savedmodel")}
+        return {**children, **self._in_file(is_saved_model=save_type == "savedmodel")}
 
     def _list_extra_dependencies_for_serialization(self, *args: Any) -> Dict[str, Any]:
-        """Up to 2.8: what SavedModels have more."""
+        """Up to 2.8: what SavedModels have more, and checkpoints have not listed."""
         children = super()._list_extra_dependencies_for_serialization(*args)  # type: ignore[misc]
-        return {**children, **self._skipping.in_file(is_saved_model=True)}
+        listed = self._in_file(is_saved_model=False)
+        more = {name: child for name, child in self._in_file(is_saved_model=True).items() if name not in listed}
+        return {**children, **more}
 
     # Reading
 
     def _unlisted(self) -> Dict[str, Any]:
         """Children that a file may have and ours do without."""
-        return {NAME: self._skipping.variable, "loss_scale": hold_in_graph(self._policy)}
+        return {
+            NAME: self._skipping.variable,
+            skips.NAME: self._skips.module,
+            "loss_scale": hold_in_graph(self._policy),
+        }
 
     def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
         if not self._is_complete():  # TensorFlow's own constructor asks too
             return super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
         if name in self._skipped_steps_of_files:
-            # the values that a file has come later: if this choice is among them, it wins
+            # the values that a file has come later: if this choice, or a counter, is among them, it wins
             self._skipping.choice = self._skipped_steps_of_files[name]
+            self._skips.load({})
         found = super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
         if found is None and name in self._foreign:
             self._refuse(self._foreign[name])

@@ -125,6 +125,9 @@ class Adapter(WithoutSlots):
         if not aggregate and tf.distribute.get_strategy().num_replicas_in_sync > 1:
             raise ValueError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
+    def _counted_steps(self) -> Any:
+        return self.inner_optimizer._iterations.value  # all of them: what accumulates tells every so many as one
+
     def _skip(self) -> Any:
         # an accumulating optimizer counts what it has accumulated: to count a skipped step would dilute the mean
         return None if self.inner_optimizer.gradient_accumulation_steps else super()._skip()

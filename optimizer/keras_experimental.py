@@ -11,6 +11,7 @@ import sys
 
 import tensorflow as tf
 
+from ..serialization import skips
 from ..serialization.skipped_steps import NAME
 from . import core, keras_v2
 from .in_checkpoints import count_as_restored
@@ -115,6 +116,8 @@ class Adapter(keras_v2.Adapter):
         if not self._is_inner_in_object_graph and "base_optimizer" in children:
             # as 2.0 to 2.2 write it, or as later versions do
             self.skipped_steps = core.ADVANCE if "iter" in children else core.HOLD
+            if skips.NAME not in children:
+                self._skips.load({})
             if NAME not in children:
                 count_as_restored(checkpoint_position, self._skipping.variable)
         if not self.dynamic and "loss_scale" not in children:  # as later versions write it

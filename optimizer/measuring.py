@@ -7,7 +7,7 @@ import functools
 import tensorflow as tf
 
 from .conditional import unlowered_cond
-from .packing import Pack, is_of_at_most, packed
+from .packing import Pack, is_of_at_most, packed, unpacked
 from .tensorflow_ops import is_finite
 
 _NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
@@ -35,6 +35,13 @@ def measure(packs: Sequence[Pack], needs: FrozenSet[str]) -> Dict[str, Any]:
 def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:
     """The same, of gradients as they are; None among them stands for no gradient."""
     return measure(packed([grad for grad in grads if grad is not None]), needs)
+
+
+def are_bad(packs: Sequence[Pack]) -> Any:
+    """1 for each gradient that is not finite and 0 for the others, in their order: a closer look at each of them."""
+    arrays = [_checkable(grad) for grad in unpacked(packs)]
+    is_good = [tf.constant(True) if array is None else tf.reduce_all(is_finite(array)) for array in arrays]
+    return tf.where(tf.stack(is_good), tf.zeros(len(is_good)), tf.ones(len(is_good)))
 
 
 def _are_finite(packs: Sequence[Pack]) -> Any:

@@ -98,6 +98,7 @@ def contents_of(optimizer: Any) -> Contents:
             name: value_of(variable).item() for name, variable in loss_scale_variables(optimizer.loss_scale).items()
         },
         skipped_steps=optimizer.skipped_steps,
+        skips=optimizer._skips.state(),
     )
 
 
@@ -131,18 +132,19 @@ def take(
     """
     plan = _Plan()
     make_slots(optimizer, variables)
-    owned = _without_idle(slots_of(optimizer, variables), optimizer._serialized_inner())
+    slots = slots_of(optimizer, variables)
+    owned = _without_idle(slots, optimizer._serialized_inner())
     given = _without_idle(contents.slots, contents.optimizer_config)
-    for owner, slots in owned.items():
+    for owner, each in owned.items():
         theirs = given.get(pairs.get(owner, ""), {})
-        for name, variable in slots.items():
+        for name, variable in each.items():
             value = theirs.get(name)
             if value is not None and name == "momentum":
                 value = _with_rate(value, contents, optimizer)
             plan.add(f"{owner}: {name}", variable, value)
-    used = {(pairs.get(owner), name) for owner, slots in owned.items() for name in slots}
-    plan.unused += [f"{owner}: {name}" for owner, slots in given.items() for name in slots if (owner, name) not in used]
-    others = scalars_of(optimizer, owned)
+    used = {(pairs.get(owner), name) for owner, each in owned.items() for name in each}
+    plan.unused += [f"{owner}: {name}" for owner, each in given.items() for name in each if (owner, name) not in used]
+    others = scalars_of(optimizer, slots)
     for name, variable in others.items():
         plan.add(name, variable, contents.scalars.get(name))
     plan.unused += [name for name in contents.scalars if name not in others]
@@ -160,6 +162,9 @@ def take(
     if contents.skipped_steps is not None:
         optimizer.skipped_steps = contents.skipped_steps
         plan.matched.append("skipped_steps")
+    optimizer._skips.load(contents.skips)
+    if contents.skips:
+        plan.matched.append("skips")
     return Taken(plan.matched, plan.missing, plan.unused, plan.notes)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from ..registry.errors import TranslationError
+from ..registry.monitoring import monitoring_of
 from ..serialization.declarations import LEGACY, NEW, declared
 from . import core
 from .arguments import policy_of_arguments
@@ -13,18 +14,23 @@ from .configuration import config_of, plain, policy_of
 from .generations import concrete_class, keras_of, keras_of_class, own_classes
 from .in_checkpoints import InCheckpoints
 from .keeps_state import KeepsState
+from .monitored import Monitored
 from .skipping import SkippedSteps, require_valid
 from .translating import inner_optimizer
 from .unscaling import scaled, unscaled
 
 
-class LossScaleOptimizer(KeepsState, InCheckpoints):
+class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
     ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
     number, a mapping, a registered name, a policy's class or object, or a ``LossScale`` object of TensorFlow's own.
     ``skipped_steps`` says what a skipped step does to ``iterations``: ``"advance"``, ``"hold"``, or ``"native"``, as
     TensorFlow's own class does on the installed version.
+
+    ``stop_after_skips`` ends a run with an error after so many skipped steps in a row; ``attribute_overflows`` counts
+    whose gradients were not finite; ``watch`` names what else is measured of every step's gradients
+    (``"largest_magnitude"``, ``"zero_share"``). ``telemetry`` tells all of it.
 
     The other arguments are those of newer TensorFlows: ``inner_optimizer`` for ``optimizer``; ``dynamic``,
     ``initial_scale`` and ``dynamic_growth_steps`` instead of ``loss_scale``.
@@ -53,6 +59,9 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
         initial_scale: Optional[float] = None,
         dynamic_growth_steps: Optional[int] = None,
         name: Optional[str] = None,
+        stop_after_skips: Optional[int] = None,
+        attribute_overflows: bool = False,
+        watch: Sequence[str] = (),
     ) -> None:
         optimizer = _the_one(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
@@ -60,9 +69,14 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
         require_valid(skipped_steps)
         core.require_supported_strategy()
         policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
+        monitoring = monitoring_of(
+            {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]},
+            "LossScaleOptimizer",
+        )
         self._wrap(optimizer, name)
         self._policy = policy
         self._hold(policy)
+        self._monitor(monitoring)
         self._skipping = SkippedSteps(skipped_steps, self._advances_natively)
 
     # What each generation says in its own file
@@ -150,6 +164,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
         self._require_can_apply(aggregate)
         with tf.init_scope():  # before the conditional, where none can be made
             self._make_variables([variable for _, variable in pairs])
+            key = self._skips.know([pairs[place][1] for place in places])
         self._remember([variable for _, variable in pairs])
 
         def apply(grads: List[Any]) -> Any:
@@ -158,7 +173,17 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
                 [(known.get(place), variable) for place, (_, variable) in enumerate(pairs)], name, aggregate
             )
 
-        return core.gated_step(self._policy, [pairs[place][0] for place in places], apply, self._skip)
+        step = core.gated_step(
+            self._policy,
+            [pairs[place][0] for place in places],
+            apply,
+            lambda bad: self._count_skipped(key, bad),
+            self._watched,
+            self._skips.attributes,
+        )
+        if tf.executing_eagerly():
+            self.raise_if_stuck()
+        return step
 
     def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
         """What ``apply_gradients`` was given, which is unscaled already but where Keras hands it scaled gradients."""
@@ -166,9 +191,6 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
 
     def _require_can_apply(self, aggregate: bool) -> None:
         """Refuse what the inner optimizer can't honour."""
-
-    def _skip(self) -> Any:
-        return self._skipping.skip(self.inner_optimizer.iterations)
 
     @property
     def skipped_steps(self) -> str:
@@ -207,7 +229,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
     def get_config(self) -> Dict[str, Any]:
         """The inner optimizer and the policy, as plain values that JSON can hold."""
         config = self._dialect(plain(self._serialized_inner()), config_of(self._policy))
-        return {**config, **self._skipping.in_config()}
+        return {**config, **self._skipping.in_config(), **self._monitoring.said()}
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
@@ -227,6 +249,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints):
             )
         inner = inner_optimizer(declaration, keras_of_class(cls), cls._wrapped_kinds, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
+        options.update(declaration.monitoring or {})
         skipped_steps = declaration.skipped_steps or core.NATIVE
         return cls(inner, policy_of(declaration.policy, custom_objects), skipped_steps, **options)
 

@@ -11,6 +11,7 @@ from .errors import NothingRestoredError as NothingRestoredError
 from .errors import PluginLoadError as PluginLoadError
 from .errors import Problem as Problem
 from .errors import ScalekeeperError as ScalekeeperError
+from .errors import TooManySkipsError as TooManySkipsError
 from .errors import TranslationError as TranslationError
 from .errors import UnknownTargetError as UnknownTargetError
 from .errors import UnreadableFileError as UnreadableFileError

@@ -6,6 +6,8 @@ import os
 
 from .errors import InvalidSpecError, Problem, ScalekeeperError, shown, unknown
 from .import_paths import AllowList
+from .monitoring import NAMES as MONITORING
+from .monitoring import Monitoring, monitoring_of
 from .optimizers import OptimizerSpec, check_optimizer
 from .plugins import loss_scales
 from .reading import MAX_BYTES, Node, UnreadableError, read
@@ -13,7 +15,7 @@ from .source import Place, Source
 from .targets import Target
 from .targets import target as target_named
 
-KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps")
+KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps", *MONITORING)
 DEFAULT_LOSS_SCALE = "dynamic"
 SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
 
@@ -25,6 +27,7 @@ class Document(NamedTuple):
     loss_scale: Any
     skipped_steps: str
     target: Target
+    monitoring: Monitoring = Monitoring()
 
 
 class Finding(NamedTuple):
@@ -119,16 +122,17 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
         _check_part("optimizer", lambda: check_optimizer(data["optimizer"], target), parts, problems)
     scale = data.get("loss_scale", DEFAULT_LOSS_SCALE)
     _check_part("loss_scale", lambda: loss_scales.resolve(scale, allow=allow.patterns), parts, problems)
+    _check_part("", lambda: monitoring_of(data, "a document"), parts, problems)
     if problems:
         raise InvalidSpecError(problems)
-    return Document(parts["optimizer"], parts["loss_scale"], skipped_steps, target)
+    return Document(parts["optimizer"], parts["loss_scale"], skipped_steps, target, parts[""])
 
 
 def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Problem]) -> None:
     try:
         parts[key] = check()
     except InvalidSpecError as error:
-        problems += [problem.under(key) for problem in error.problems]
+        problems += [problem.under(key) if key else problem for problem in error.problems]
     except ScalekeeperError as error:
         problems.append(Problem((key, "name"), str(error), "plugin"))
 

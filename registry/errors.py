@@ -82,6 +82,39 @@ class NothingRestoredError(ScalekeeperError, ValueError):
     """Nothing in a file fits the model that it was to be restored into."""
 
 
+class TooManySkipsError(ScalekeeperError, RuntimeError):
+    """So many steps in a row were skipped that training goes nowhere.
+
+    ``skipped_in_a_row``, ``step``, ``loss_scale`` and ``variables`` say how many, up to which step, at which scale, and
+    whose gradients were not finite at that step.
+    """
+
+    def __init__(self, skipped_in_a_row: int, step: int, loss_scale: float, variables: Sequence[str]) -> None:
+        self.skipped_in_a_row, self.step, self.loss_scale = skipped_in_a_row, step, loss_scale
+        self.variables: Tuple[str, ...] = tuple(variables)
+        super().__init__(
+            f"{skipped_in_a_row} steps in a row were skipped, the last of them step {step}; the loss scale is "
+            f"{loss_scale:g} now. Not finite: {_listed(self.variables)}. {WHAT_TO_TRY}"
+        )
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.skipped_in_a_row, self.step, self.loss_scale, self.variables)
+
+
+WHAT_TO_TRY = (
+    "What to try: look for NaN or infinity in the data and in the weights; lower the learning rate, or clip "
+    "(clipnorm=1.0 of the inner optimizer); give dtype='float32' to layers that leave float16's range (softmax, "
+    "normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a lower "
+    "minimum; or raise stop_after_skips."
+)
+_MOST_NAMES = 10
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or "(no variable is known)"
+
+
 def not_loaded(what: str, error: BaseException) -> PluginLoadError:
     """The error for code of somebody else's that could not be imported."""
     return PluginLoadError(f"{what} could not be loaded: {type(error).__name__}: {error}")

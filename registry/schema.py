@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
 from .documents import DEFAULT_LOSS_SCALE, SKIPPED_STEPS
+from .monitoring import Monitoring
 from .optimizers import OPTIMIZERS, SCHEDULES, argument_model, names, spellings
 from .plugins import Plugin, loss_scales
 from .targets import Target
@@ -36,6 +37,7 @@ def document_schema(target: Target) -> Dict[str, Any]:
                 "enum": list(SKIPPED_STEPS),
                 "default": SKIPPED_STEPS[0],
             },
+            **Monitoring.model_json_schema(schema_generator=_Generator)["properties"],
         },
         "$defs": definitions,
     }

@@ -27,7 +27,7 @@ import types
 
 from ..registry.documents import ADVANCE, HOLD
 from ..registry.errors import UnreadableFileError
-from . import skipped_steps
+from . import skipped_steps, skips
 from .contents import Contents, Value, Writer
 from .object_graphs import ObjectGraph
 from .slot_names import (
@@ -253,6 +253,10 @@ class _Reading:
         ours = self._value(self.graph.child(optimizer, skipped_steps.NAME))
         holds = (optimizer != inner or self._is_keras_3(inner)) if ours is None else not ours.read()
         self.contents.skipped_steps = HOLD if holds else ADVANCE
+        counters = self.graph.child(optimizer, skips.NAME)
+        if counters is not None:
+            found = {name: int(value.read()) for name, value in self.numbers(counters).items()}
+            self.contents.skips = found if found.get(skips.TOTAL) else {}
 
     # Slots
 

@@ -54,4 +54,5 @@ class Contents:
     loss_scale: Optional[Dict[str, Any]] = None  # class_name and config, where the file names a policy in our words
     loss_scale_state: Dict[str, Any] = dataclasses.field(default_factory=dict)  # name → number
     skipped_steps: Optional[str] = None  # ADVANCE or HOLD: a file's format, or a line of ours in it, tells
+    skips: Dict[str, Any] = dataclasses.field(default_factory=dict)  # counters; empty: no step was skipped
     notes: List[str] = dataclasses.field(default_factory=list)  # what is not as one would expect, in sentences

@@ -7,6 +7,7 @@ import functools
 import numpy as np
 
 from ..registry.errors import TranslationError, shown
+from ..registry.monitoring import NAMES as MONITORING
 from ..registry.optimizers import OPTIMIZERS, SCHEDULES
 from ..registry.targets import Target, known_targets, ranges
 
@@ -41,6 +42,7 @@ class Declaration(NamedTuple):
     skipped_steps: Optional[str] = None  # as written
     name: Optional[str] = None  # the wrapper's
     family: str = UNKNOWN  # LEGACY, NEW, KERAS_3 or UNKNOWN
+    monitoring: Optional[Dict[str, Any]] = None  # what it keeps an eye on, as written
     optimizer: Any = None  # the inner optimizer, where the configuration holds an object already
 
 
@@ -71,6 +73,7 @@ def declared(config: Mapping[str, Any]) -> Declaration:
         policy=declaration.policy or _policy(wrapper),
         skipped_steps=wrapper.get("skipped_steps"),
         name=wrapper.get("name"),
+        monitoring={name: wrapper[name] for name in MONITORING if name in wrapper},
         family=family,
     )
 

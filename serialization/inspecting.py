@@ -51,6 +51,7 @@ class Inspection(BaseModel):
     iterations: Optional[int]
     learning_rate: Optional[float]  # as the optimizer had it last
     skipped_steps: Optional[str]  # whether a skipped step counts: advance or hold
+    skips: Dict[str, Any]  # counters of skipped steps: total, in_a_row, last, overflows; empty if it has none
     variables: Dict[str, Shape]  # the model's, by name: shapes
     slots: Dict[str, Dict[str, Shape]]  # by variable and slot: shapes
     unnamed: List[Shape]  # shapes of the optimizer's variables, where the file has them without names
@@ -86,6 +87,7 @@ def inspect(path: Any) -> Inspection:
         iterations=contents.iterations,
         learning_rate=contents.learning_rate,
         skipped_steps=contents.skipped_steps,
+        skips=contents.skips,
         variables={names.get(owner, owner): value.shape for owner, value in contents.variables.items()},
         slots=slots,
         unnamed=[] if slots else [value.shape for value in contents.weight_list],
@@ -117,6 +119,7 @@ def _of_document(path: str) -> Inspection:
         iterations=None,
         learning_rate=None,
         skipped_steps=None if document.skipped_steps == "native" else document.skipped_steps,
+        skips={},
         variables={},
         slots={},
         unnamed=[],

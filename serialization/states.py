@@ -12,6 +12,7 @@ import numpy as np
 
 from ..registry.documents import ADVANCE, HOLD
 from ..registry.errors import InvalidSpecError, Problem, UnreadableFileError, shown
+from . import skips
 from .atomic import replacing
 from .contents import Contents, Value, Writer
 
@@ -38,6 +39,7 @@ def record_of(contents: Contents) -> Dict[str, Any]:
         "learning_rate": contents.learning_rate,
         "loss_scale": loss_scale,
         "skipped_steps": contents.skipped_steps,
+        skips.NAME: contents.skips,
         "has_bare_momentum": contents.has_bare_momentum,
         _SCALARS: {name: value.read().item() for name, value in contents.scalars.items() if value.shape == ()},
         "owners": {owner: list(shape) for owner, shape in contents.owners.items()},
@@ -52,6 +54,7 @@ def take_record(contents: Contents, record: Any) -> None:
     loss_scale = record.get("loss_scale")
     contents.writer = contents.writer._replace(**record.get("written_by", {}))
     contents.skipped_steps = record.get("skipped_steps", contents.skipped_steps)
+    contents.skips = dict(record.get(skips.NAME, {}))
     contents.has_bare_momentum = bool(record.get("has_bare_momentum"))
     if contents.iterations is None:
         contents.iterations = record.get("iterations")
@@ -95,6 +98,7 @@ def _problems(record: Any) -> Any:
         yield Problem(("written_by",), f"{shown(dict(written_by))} does not belong here", "type")
     if record.get("skipped_steps") not in (None, ADVANCE, HOLD):
         yield Problem(("skipped_steps",), f"{shown(record['skipped_steps'])} is neither {ADVANCE} nor {HOLD}", "value")
+    yield from skips.problems(record.get(skips.NAME, {}))
     loss_scale = record.get("loss_scale")
     if isinstance(loss_scale, Mapping):
         for name, kind in {"class_name": str, "config": Mapping, "state": Mapping}.items():

@@ -1,0 +1,25 @@
+"""What our files hold of skipped steps, and under which names."""
+
+from typing import Any, Iterator, Mapping
+
+from ..registry.errors import Problem, shown
+from ..registry.fields import INT64_MAX
+
+NAME = "skips"  # a child of the optimizer in a checkpoint, and a key of a record
+TOTAL, IN_A_ROW, LAST = "total", "in_a_row", "last"
+OVERFLOWS = "overflows"  # variable → steps at which its gradient was not finite; in a record only
+
+
+def problems(skips: Any) -> Iterator[Problem]:
+    """What is wrong with that part of a record, if anything is."""
+    if not isinstance(skips, Mapping):
+        yield Problem((NAME,), f"{shown(skips)} does not belong here", "type")
+        return
+    overflows = skips.get(OVERFLOWS, {})
+    if not isinstance(overflows, Mapping):
+        yield Problem((NAME, OVERFLOWS), f"{shown(overflows)} does not belong here", "type")
+        return
+    named = {**{name: skips.get(name, 0) for name in (TOTAL, IN_A_ROW, LAST)}, **overflows}
+    for name, count in named.items():
+        if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= INT64_MAX:
+            yield Problem((NAME, name), f"{shown(count)} is no count", "value")
