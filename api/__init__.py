@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from .serialization import restore as restore
     from .serialization import save_model as save_model
     from .serialization import save_state as save_state
+    from .simulation import Simulation as Simulation
     from .simulation import Trace as Trace
     from .simulation import TraceWriter as TraceWriter
     from .simulation import read_trace as read_trace
+    from .simulation import simulate as simulate
     from .simulation import write_trace as write_trace
 
 _ROOMS = {
@@ -82,7 +84,7 @@ _ROOMS = {
         "save_model",
         "save_state",
     ),
-    "simulation": ("Trace", "TraceWriter", "read_trace", "write_trace"),
+    "simulation": ("Simulation", "Trace", "TraceWriter", "read_trace", "simulate", "write_trace"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

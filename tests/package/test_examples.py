@@ -28,6 +28,8 @@ WITH_EXAMPLES = {
     "scalekeeper.registry.plugins",
     "scalekeeper.registry.targets",
     "scalekeeper.serialization.declarations",
+    "scalekeeper.simulation.simulator",
+    "scalekeeper.simulation.synthetic",
     "scalekeeper.simulation.trace_writing",
     "scalekeeper.simulation.traces",
     "README.md",
