@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
     from .registry import LossyConversionError as LossyConversionError
+    from .registry import MissingPackageError as MissingPackageError
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
@@ -61,6 +62,7 @@ _ROOMS = {
         "DocumentError",
         "InvalidSpecError",
         "LossyConversionError",
+        "MissingPackageError",
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",

@@ -91,7 +91,8 @@ def _tell_nobody(done: int) -> None:
 
 def every_step(policy: LossScale, trace: Trace, limit: float, output: _Output, progress: Progress) -> State:
     """Fill the output by asking the policy at each step; returns the last state."""
-    needs, state = policy.needs, policy.initial_state()
+    needs = policy.needs
+    state: State = policy.initial_state()
     sizes, largest = trace.sizes(limit).tolist(), trace.largest
     share = np.zeros(len(trace), np.float32) if trace.zero_share is None else trace.zero_share
     finite: Any = None
@@ -167,7 +168,8 @@ def by_events(policy: LossScale, trace: Trace, limit: float, output: _Output, pr
         return _without_a_state(graph, node, trace.sizes(limit), limit, output)
     sizes = trace.sizes(limit)
     size_of, steps = sizes.tolist(), len(trace)
-    scale_at, applied_at, overflowed_at = (memoryview(array) for array in output)  # faster, one by one
+    views: List[Any] = [memoryview(array) for array in output]  # faster, one by one
+    scale_at, applied_at, overflowed_at = views
     step, alike, overflowed_before = 0, 0, False
     next_report = 0
     while step < steps:

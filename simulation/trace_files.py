@@ -71,7 +71,7 @@ def _checked_facts(text: str, where: str) -> Dict[str, Any]:
     try:
         facts = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise UnreadableFileError(f"{where}: the facts are not JSON: {error}") from None
+        raise UnreadableFileError(f"{where}: not a trace: what stands there is not JSON: {error}") from None
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise UnreadableFileError(f'{where}: the facts do not say "format": "{FORMAT}", but {shown(facts)}')
     if facts.get("version") != VERSION:

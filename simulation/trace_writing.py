@@ -1,6 +1,6 @@
 """Recording a trace while a run goes on."""
 
-from typing import Any, Mapping, Optional, Sequence, Type
+from typing import Any, Mapping, Optional, Type
 
 import array
 import os
@@ -71,7 +71,7 @@ class TraceWriter:
         """Add a step: the largest magnitude of its unscaled gradients (not finite: inf or NaN), and its scale."""
         self.extend([largest], [scale], None if zero_share is None else [zero_share])
 
-    def extend(self, largest: Sequence[Any], scale: Sequence[Any], zero_share: Optional[Sequence[Any]] = None) -> None:
+    def extend(self, largest: Any, scale: Any, zero_share: Any = None) -> None:
         """Add many steps. Either every step of a trace has a share of zeros, or none has."""
         steps = Trace(largest, scale, zero_share, limit=self._limit)  # which checks them
         if len(steps) == 0:

@@ -80,8 +80,8 @@ def test_handmade_files_are_traces_too(tmp_path):
         ("largest\n1\n\n2\n", ":3: an empty line between steps"),
         ("largest\n" + "1" * 5000, ":2: longer than 1000 characters: that is no step"),
         ("# {}\nlargest\n1\n", ':1: the facts do not say "format": "scalekeeper trace", but {}'),
-        ("# {\nlargest\n1\n", ":1: the facts are not JSON"),
-        ("# " + "[" * 5000 + "\nlargest\n1\n", ":1: the facts are not JSON"),
+        ("# {\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
+        ("# " + "[" * 5000 + "\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
         ('# {"format": "scalekeeper trace", "version": 2}\nlargest\n1\n', ":1: version 2 of the format is not known"),
         (
             '# {"format": "scalekeeper trace", "version": 1, "limit": -1}\nlargest\n1\n',
