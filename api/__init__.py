@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
     from .registry import LossyConversionError as LossyConversionError
+    from .registry import MissingPackageError as MissingPackageError
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
@@ -44,6 +45,12 @@ if TYPE_CHECKING:
     from .serialization import restore as restore
     from .serialization import save_model as save_model
     from .serialization import save_state as save_state
+    from .simulation import Simulation as Simulation
+    from .simulation import Trace as Trace
+    from .simulation import TraceWriter as TraceWriter
+    from .simulation import read_trace as read_trace
+    from .simulation import simulate as simulate
+    from .simulation import write_trace as write_trace
 
 _ROOMS = {
     "conversion": ("Conversion", "convert", "convert_folder"),
@@ -55,6 +62,7 @@ _ROOMS = {
         "DocumentError",
         "InvalidSpecError",
         "LossyConversionError",
+        "MissingPackageError",
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",
@@ -78,6 +86,7 @@ _ROOMS = {
         "save_model",
         "save_state",
     ),
+    "simulation": ("Simulation", "Trace", "TraceWriter", "read_trace", "simulate", "write_trace"),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -11,6 +11,7 @@ from .convert import convert_command
 from .inspect import inspect_command
 from .list import list_command
 from .schema import schema_command
+from .simulate import simulate_command
 from .validate import validate_command
 
 
@@ -36,4 +37,5 @@ main.add_command(convert_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(schema_command)
+main.add_command(simulate_command)
 main.add_command(validate_command)

@@ -6,6 +6,7 @@ from .documents import load_document as load_document
 from .errors import ConversionError as ConversionError
 from .errors import InvalidSpecError as InvalidSpecError
 from .errors import LossyConversionError as LossyConversionError
+from .errors import MissingPackageError as MissingPackageError
 from .errors import NameTakenError as NameTakenError
 from .errors import NothingRestoredError as NothingRestoredError
 from .errors import PluginLoadError as PluginLoadError

@@ -83,16 +83,35 @@ def check_text(source: Source, target: Target, allow: AllowList) -> Document:
     try:
         root = read(source, _is_json(source))
     except UnreadableError as problem:
-        finding = Finding(
-            Problem((), problem.message, "syntax"),
-            source.place(problem.offset),
-            source.excerpt(problem.offset, problem.length),
-        )
-        raise DocumentError(source.name, [finding]) from None
+        raise _not_read(source, problem) from None
     try:
         return check_document(root.plain(), target, allow)
     except InvalidSpecError as error:
         raise DocumentError(source.name, _findings(error.problems, source, root)) from None
+
+
+def check_loss_scale(source: Source, allow: AllowList, *, is_json: Optional[bool] = None) -> Tuple[Any, Any]:
+    """The loss scale of a text, as it is specified and as an object; the rest of the document is not looked at.
+
+    The text may also be the specification of a loss scale alone: a mapping with a name.
+    """
+    try:
+        root = read(source, _is_json(source) if is_json is None else is_json)
+    except UnreadableError as problem:
+        raise _not_read(source, problem) from None
+    data, path = root.plain(), []
+    if isinstance(data, Mapping) and ("optimizer" in data or "loss_scale" in data):
+        data, path = data.get("loss_scale", DEFAULT_LOSS_SCALE), ["loss_scale"]
+    try:
+        return data, loss_scales.resolve(data, allow=allow.patterns)
+    except InvalidSpecError as error:
+        problems = [problem.under(*path) for problem in error.problems]
+        raise DocumentError(source.name, _findings(problems, source, root)) from None
+
+
+def _not_read(source: Source, problem: UnreadableError) -> DocumentError:
+    place, excerpt = source.place(problem.offset), source.excerpt(problem.offset, problem.length)
+    return DocumentError(source.name, [Finding(Problem((), problem.message, "syntax"), place, excerpt)])
 
 
 def _is_json(source: Source) -> bool:

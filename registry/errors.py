@@ -78,6 +78,10 @@ class LossyConversionError(ConversionError):
         return type(self), (self.args[0], self.losses)
 
 
+class MissingPackageError(ScalekeeperError, ImportError):
+    """What was asked for needs a package that is not installed."""
+
+
 class NothingRestoredError(ScalekeeperError, ValueError):
     """Nothing in a file fits the model that it was to be restored into."""
 

@@ -13,6 +13,7 @@ ROOMS = (
     "scalekeeper.registry",
     "scalekeeper.lossscales",
     "scalekeeper.serialization",
+    "scalekeeper.simulation",
     "scalekeeper.cli",
 )
 

@@ -11,10 +11,11 @@ HOME = os.path.dirname(scalekeeper.__file__)
 MAY_IMPORT = {
     "registry": set(),
     "lossscales": {"registry"},
-    "optimizer": {"registry", "lossscales", "serialization"},
+    "optimizer": {"registry", "lossscales", "serialization", "simulation"},
     "serialization": {"registry", "lossscales"},
     "conversion": {"registry", "serialization"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion"},
+    "simulation": {"registry", "lossscales", "serialization"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation"},
 }
 
 

@@ -1,0 +1,111 @@
+"""What a simulation came to."""
+
+from typing import Any, Dict, List, NamedTuple, Optional
+
+import numpy as np
+
+from ..lossscales.contract import LossScale
+
+
+class Simulation(NamedTuple):
+    """A policy on a trace, step by step. ``scale`` is the one that the step was taken with."""
+
+    policy: LossScale
+    scale: Any
+    applied: Any
+    overflowed: Any
+    state: Dict[str, Any]
+    limit: float
+
+    @property
+    def steps(self) -> int:
+        return len(self.scale)
+
+    @property
+    def steps_lost(self) -> int:
+        """Steps that were skipped."""
+        return self.steps - int(np.count_nonzero(self.applied))
+
+    @property
+    def share_lost(self) -> float:
+        return self.steps_lost / self.steps if self.steps else 0.0
+
+    @property
+    def overflows(self) -> int:
+        """Steps whose gradients were not all finite."""
+        return int(np.count_nonzero(self.overflowed))
+
+    @property
+    def first_spoiled(self) -> Optional[int]:
+        """The first step that was applied though its gradients were not finite: the weights are NaN from there on."""
+        spoiled = self.overflowed & self.applied
+        return int(spoiled.argmax()) if spoiled.any() else None
+
+    @property
+    def mean_log2_scale(self) -> Optional[float]:
+        """What the scale was on the average, as a power of two."""
+        if not self.steps:
+            return None
+        with np.errstate(divide="ignore"):
+            return float(np.log2(self.scale, dtype=np.float64).mean())
+
+    @property
+    def floor(self) -> Optional[float]:
+        """The lowest scale that the policy's parameters allow; None if they name none."""
+        minimum = getattr(self.policy.params, "minimum", None)
+        return None if minimum is None else float(np.float32(minimum))
+
+    @property
+    def steps_at_floor(self) -> Optional[int]:
+        """Steps taken with the lowest scale that the policy allows; None if it has none."""
+        return None if self.floor is None else int(np.count_nonzero(self.scale <= np.float32(self.floor)))
+
+    @property
+    def share_at_floor(self) -> Optional[float]:
+        at_floor = self.steps_at_floor
+        return None if at_floor is None else at_floor / self.steps if self.steps else 0.0
+
+    @property
+    def lowest(self) -> Optional[float]:
+        return float(self.scale.min()) if self.steps else None
+
+    @property
+    def highest(self) -> Optional[float]:
+        return float(self.scale.max()) if self.steps else None
+
+    @property
+    def last(self) -> Optional[float]:
+        return float(self.scale[-1]) if self.steps else None
+
+    @property
+    def changes(self) -> List[int]:
+        """The steps that are taken with another scale than the step before, and the first one."""
+        if not self.steps:
+            return []
+        return [0, *(np.flatnonzero(self.scale[1:] != self.scale[:-1]) + 1).tolist()]
+
+    def summary(self) -> Dict[str, Any]:
+        """The figures, as plain values for JSON."""
+        names = (
+            "steps",
+            "steps_lost",
+            "share_lost",
+            "overflows",
+            "first_spoiled",
+            "mean_log2_scale",
+            "floor",
+            "steps_at_floor",
+            "share_at_floor",
+            "lowest",
+            "highest",
+            "last",
+        )
+        return {name: _for_json(getattr(self, name)) for name in names}
+
+    def __repr__(self) -> str:
+        return f"Simulation of {self.policy!r}: {self.steps_lost} of {self.steps} steps lost"
+
+
+def _for_json(value: Any) -> Any:
+    """JSON has no words for infinity and NaN."""
+    return None if isinstance(value, float) and not np.isfinite(value) else value
