@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from .lossscales import LossScale as LossScale
     from .lossscales import LossScaleParams as LossScaleParams
     from .lossscales import Report as Report
+    from .optimizer import LossScaleLogger as LossScaleLogger
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
+    from .optimizer import Telemetry as Telemetry
+    from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
     from .registry import ConversionError as ConversionError
     from .registry import Document as Document
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
     from .registry import ScalekeeperError as ScalekeeperError
+    from .registry import TooManySkipsError as TooManySkipsError
     from .registry import TranslationError as TranslationError
     from .registry import UnknownTargetError as UnknownTargetError
     from .registry import UnreadableFileError as UnreadableFileError
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "conversion": ("Conversion", "convert", "convert_folder"),
     "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
-    "optimizer": ("LossScaleOptimizer", "build"),
+    "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build"),
     "registry": (
         "ConversionError",
         "Document",
@@ -67,6 +71,7 @@ _ROOMS = {
         "NothingRestoredError",
         "PluginLoadError",
         "ScalekeeperError",
+        "TooManySkipsError",
         "TranslationError",
         "UnknownTargetError",
         "UnreadableFileError",

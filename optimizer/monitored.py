@@ -42,7 +42,7 @@ class Monitored:
         """Measure this of every step that is traced from now on; says whether that is new."""
         new = [name for name in names if name not in self._watched]
         for name in new:
-            self._watched[name] = make_variable(name, np.float32(0))
+            self._watched[name] = make_variable(name, np.float32("nan"))  # until a step is measured
         return bool(new)
 
     # In a step
