@@ -58,6 +58,7 @@ def main() -> None:
     arguments.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
     arguments.add_argument("--sets", nargs="*", default=list(SETS))
     options = arguments.parse_args()
+    tf.get_logger().setLevel("ERROR")  # of steps that are made anew on purpose
     print(machine())
     print(f"{'set':<5} {'without':>9} " + " ".join(f"{name:>17}" for name in list(WAYS)[1:]))
     rows = []
