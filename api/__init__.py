@@ -45,10 +45,12 @@ if TYPE_CHECKING:
     from .serialization import restore as restore
     from .serialization import save_model as save_model
     from .serialization import save_state as save_state
+    from .simulation import Recommendation as Recommendation
     from .simulation import Simulation as Simulation
     from .simulation import Trace as Trace
     from .simulation import TraceWriter as TraceWriter
     from .simulation import read_trace as read_trace
+    from .simulation import recommend as recommend
     from .simulation import simulate as simulate
     from .simulation import write_trace as write_trace
 
@@ -86,7 +88,16 @@ _ROOMS = {
         "save_model",
         "save_state",
     ),
-    "simulation": ("Simulation", "Trace", "TraceWriter", "read_trace", "simulate", "write_trace"),
+    "simulation": (
+        "Recommendation",
+        "Simulation",
+        "Trace",
+        "TraceWriter",
+        "read_trace",
+        "recommend",
+        "simulate",
+        "write_trace",
+    ),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

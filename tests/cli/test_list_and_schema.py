@@ -76,7 +76,15 @@ def test_help_names_the_commands():
     """Short help too."""
     code, output = run("-h")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()[-3:]] == ["list", "schema", "validate"]
+    assert [line.split()[0] for line in output.splitlines()[-7:]] == [
+        "convert",
+        "inspect",
+        "list",
+        "recommend",
+        "schema",
+        "simulate",
+        "validate",
+    ]
 
 
 def test_unknown_command():

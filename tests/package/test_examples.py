@@ -28,6 +28,7 @@ WITH_EXAMPLES = {
     "scalekeeper.registry.plugins",
     "scalekeeper.registry.targets",
     "scalekeeper.serialization.declarations",
+    "scalekeeper.simulation.recommending",
     "scalekeeper.simulation.simulator",
     "scalekeeper.simulation.synthetic",
     "scalekeeper.simulation.trace_writing",
@@ -35,6 +36,7 @@ WITH_EXAMPLES = {
     "README.md",
     "documents.md",
     "policies.md",
+    "simulating.md",
 }
 
 
