@@ -57,9 +57,7 @@ def _print(name: str, steps: int, found: Any) -> None:
     console.print(Text(f"{name}, {steps:,} steps", style="bold cyan"))
     scale = "none" if found.fixed_scale is None else f"{found.fixed_scale:.0f}"
     console.print(Text.assemble((f"fixed scale: {scale}\n", "bold"), f"  {found.fixed_reason}"))
-    parameters = ", ".join(f"{key}={value}" for key, value in found.loss_scale.items() if key != "name")
-    policy = found.loss_scale["name"] + (f" ({parameters})" if parameters else "")
-    console.print(Text.assemble((f"policy: {policy}\n", "bold"), f"  {found.policy_reason}"))
+    console.print(Text.assemble((f"policy: {found.policy}\n", "bold"), f"  {found.policy_reason}"))
     for warning in found.warnings:
         console.print(Text(f"note: {warning}", style="yellow"))
     console.print()

@@ -117,10 +117,17 @@ def _policy(text: str, allow: Any) -> Named:
         source = documents.source_of("POLICY", text.encode("utf-8", "replace"))
         spec, policy = documents.check_loss_scale(source, allow, is_json=False)
         return _label(spec), policy
-    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or os.path.isfile(text):
+    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or _is_file(text):
         spec, policy = documents.check_loss_scale(documents.source_at(text), allow)
         return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
     return text, loss_scales.resolve(text, allow=allow.patterns)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return os.path.isfile(text)
+    except ValueError:  # a NUL in it, on Python 3.7
+        return False
 
 
 def _as_number(text: str) -> Optional[float]:

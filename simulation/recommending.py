@@ -25,7 +25,7 @@ Progress = Callable[[str, int, int], None]
 class Candidate(NamedTuple):
     """A policy that was tried on the trace."""
 
-    loss_scale: Any
+    loss_scale: Dict[str, Any]
     simulation: Simulation
 
     @property
@@ -35,13 +35,6 @@ class Candidate(NamedTuple):
         if mean is None or self.simulation.first_spoiled is not None:
             return -math.inf
         return mean - _BITS_A_LOST_STEP_IN_A_THOUSAND * 1000 * self.simulation.share_lost
-
-    @property
-    def label(self) -> str:
-        if not isinstance(self.loss_scale, dict):
-            return str(self.loss_scale)
-        parameters = ", ".join(f"{name}={value}" for name, value in self.loss_scale.items() if name != "name")
-        return f"{self.loss_scale['name']} ({parameters})" if parameters else self.loss_scale["name"]
 
 
 class Recommendation(NamedTuple):
@@ -53,6 +46,13 @@ class Recommendation(NamedTuple):
     policy_reason: str
     warnings: Tuple[str, ...]
     candidates: Tuple[Candidate, ...]
+
+    @property
+    def policy(self) -> str:
+        """The policy in a few words."""
+        parameters = ", ".join(f"{name}={_yaml(value)}" for name, value in self.loss_scale.items() if name != "name")
+        name = str(self.loss_scale["name"])
+        return f"{name} ({parameters})" if parameters else name
 
     @property
     def yaml(self) -> str:
@@ -144,7 +144,7 @@ def _start(trace: Trace, limit: float, fixed: Optional[float]) -> float:
 
 
 def _tried(trace: Trace, limit: float, start: float, progress: Optional[Progress]) -> List[Candidate]:
-    specs: List[Any] = [{"name": "dynamic"}]
+    specs: List[Dict[str, Any]] = [{"name": "dynamic"}]
     specs += [{"name": "dynamic", "initial_loss_scale": start, "increment_period": period} for period in _PERIODS]
     specs += [{"name": name} for name in _others()]
     found = []
