@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from .conversion import Conversion as Conversion
     from .conversion import convert as convert
     from .conversion import convert_folder as convert_folder
+    from .lossscales import AdaptiveWindowLossScale as AdaptiveWindowLossScale
     from .lossscales import DynamicLossScale as DynamicLossScale
     from .lossscales import FixedLossScale as FixedLossScale
+    from .lossscales import LogMaxLossScale as LogMaxLossScale
     from .lossscales import LossScale as LossScale
     from .lossscales import LossScaleParams as LossScaleParams
+    from .lossscales import NoLossScale as NoLossScale
     from .lossscales import Report as Report
+    from .lossscales import ScheduledLossScale as ScheduledLossScale
+    from .lossscales import TolerantLossScale as TolerantLossScale
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
     from .optimizer import build as build
     from .registry import ConversionError as ConversionError
@@ -35,6 +40,7 @@ if TYPE_CHECKING:
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
+    from .registry import register_preset as register_preset
     from .registry import resolve as resolve
     from .registry import temporary_registration as temporary_registration
     from .serialization import Inspection as Inspection
@@ -56,7 +62,18 @@ if TYPE_CHECKING:
 
 _ROOMS = {
     "conversion": ("Conversion", "convert", "convert_folder"),
-    "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
+    "lossscales": (
+        "AdaptiveWindowLossScale",
+        "DynamicLossScale",
+        "FixedLossScale",
+        "LogMaxLossScale",
+        "LossScale",
+        "LossScaleParams",
+        "NoLossScale",
+        "Report",
+        "ScheduledLossScale",
+        "TolerantLossScale",
+    ),
     "optimizer": ("LossScaleOptimizer", "build"),
     "registry": (
         "ConversionError",
@@ -75,6 +92,7 @@ _ROOMS = {
         "document_schema",
         "load_document",
         "register",
+        "register_preset",
         "resolve",
         "temporary_registration",
     ),

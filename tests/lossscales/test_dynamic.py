@@ -27,6 +27,11 @@ def test_defaults_are_tensorflows():
         "multiplier": 2.0,
         "minimum": 1.0,
         "maximum": None,
+        "growth_factor": None,
+        "backoff_factor": None,
+        "hysteresis": 1,
+        "refill": "on_growth",
+        "refill_on_backoff": False,
     }
 
 
