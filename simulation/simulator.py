@@ -23,6 +23,7 @@ Array = Any
 _STEPS_A_REPORT = 50_000
 _MOST_REMEMBERED = 100_000  # states; a policy that counts steps never comes to the same one twice
 _ALIKE = 8  # steps in a row, overflows or not, before it is worth looking for the next one that is not like them
+_WORTH_A_JUMP = 16
 _FIRST_LOOK, _WIDER = 64, 4  # how far ahead to look at first, and how much further each time
 
 _GOOD, _BAD = np.bool_(True), np.bool_(False)
@@ -184,6 +185,14 @@ def by_events(policy: LossScale, trace: Trace, limit: float, output: _Output, pr
             end = _until(sizes, step, steps, number, limit, not overflows)
             _fill(output, step, end, node, overflows)
             step = end
+        elif alike >= _ALIKE and not overflows:
+            quiet = min(policy.quiet_steps(following.state), steps - step)
+            if quiet > _WORTH_A_JUMP:
+                graph.step(following, False)  # whether it is applied
+                end = _until(sizes, step, step + quiet, following.number, limit, True)
+                _fill(output, step, end, following, False)
+                following = graph.at(policy.after_quiet_steps(following.state, end - step))
+                step = end
         node = following
         if step >= next_report:
             progress(step)
