@@ -114,7 +114,7 @@ class AdaptiveWindowLossScale(LossScale):
 def windows_between(minimum: int, maximum: int) -> List[int]:
     """Down from the maximum: half of it in whole hundreds, from 100 to 50, and on by half the minimum."""
     windows, window = [maximum], float(maximum)
-    while windows[-1] > minimum:
+    while window > minimum:
         if window > 100:
             window = window // 200 * 100
         else:

@@ -12,7 +12,6 @@ from .bounds import require_bounds
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
-
 _LOWEST, _HIGHEST = -126.0, 127.99  # where 2 ** x is a normal float32
 
 

@@ -175,7 +175,13 @@ class TensorFlow1Contrib:
     """Good steps in a row, bad steps since the last change; a ratio that is no power of two, in float32."""
 
     def __init__(self, every, scale=2.0**15, decrease_every=2):
-        self.scale, self.every, self.decrease_every, self.good, self.bad = np.float32(scale), every, decrease_every, 0, 0
+        self.scale, self.every, self.decrease_every, self.good, self.bad = (
+            np.float32(scale),
+            every,
+            decrease_every,
+            0,
+            0,
+        )
 
     def step(self, finite, largest):
         if finite:

@@ -1,8 +1,8 @@
 """Each preset, and each policy that comes from another library, against that library's published rule, step by step."""
 
 import numpy as np
-import pytest
 import published_rules as rules
+import pytest
 
 from scalekeeper import Report, resolve
 from scalekeeper.lossscales import advance
