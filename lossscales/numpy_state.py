@@ -26,12 +26,12 @@ class NumpyOps:
     """The operations a pure step may use. Every backend has these names, with the same results, to the bit.
 
     Python's operators belong to them. A compiler may make one operation of a product and a sum, and round once where
-    NumPy rounds twice, or add up three numbers in another order: of several float operations in a row, each but the last
-    is written ``ops.rounded(…)``.
+    NumPy rounds twice, or add up three numbers in another order: of several float operations in a row, each but the
+    last is written ``ops.rounded(…)``.
     """
 
-    # for constants, as in every backend; a step writes the same ones every time, and to make them anew would take most of
-    # its time
+    # for constants, as in every backend; a step writes the same ones every time, and to make them anew would take most
+    # of its time
     float32 = staticmethod(functools.lru_cache(maxsize=1024, typed=True)(np.float32))
     int64 = staticmethod(functools.lru_cache(maxsize=1024, typed=True)(np.int64))
     sqrt = staticmethod(np.sqrt)

@@ -28,7 +28,7 @@ def test_the_real_grad_scaler(sequence, ours):
 
 def test_other_factors(sequence, ours):
     """growth_factor and backoff_factor mean what they mean there, to the bit."""
-    number, gradients = sequence
+    _, gradients = sequence
     factors = {"growth_factor": 1.5, "backoff_factor": 0.75}
     spec = dict(factors, name="dynamic/pytorch", increment_period=5)
     assert ours(spec, gradients, room=2.0**26) == theirs(gradients, 5, 2.0**26, **factors)
