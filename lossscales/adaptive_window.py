@@ -20,8 +20,8 @@ class AdaptiveWindowLossScale(LossScale):
     """A dynamic loss scale whose window, the good steps it takes to grow, lengthens and shortens.
 
     State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises``, ``drops`` (int64).
-    The windows are a list from ``minimum_window`` to ``maximum_window``, by default 20, 30, 40, 50, 100, 200, 500, 1000;
-    ``window_place`` is the place of the current one in it, -1 for a window of one step.
+    The windows, from ``minimum_window`` to ``maximum_window``, are by default 20, 30, 40, 50, 100, 200, 500 and 1000;
+    ``window_place`` is the place of the current one in it; -1 is a window of one step.
     A good step is applied, and ``good_steps`` is one more; when it reaches the window, it goes back to 0, the scale is
       multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
       of the list is taken and ``raises`` go back to 0.
@@ -114,11 +114,13 @@ class AdaptiveWindowLossScale(LossScale):
 def windows_between(minimum: int, maximum: int) -> List[int]:
     """Down from the maximum: half of it in whole hundreds, from 100 to 50, and on by half the minimum."""
     windows, window = [maximum], float(maximum)
-    while windows[-1] > minimum:
+    while window > minimum:
         if window > 100:
             window = window // 200 * 100
+        elif window == 100:
+            window = 50.0
         else:
-            window = 50.0 if window == 100 else window - minimum / 2
+            window -= minimum / 2
         windows.append(max(int(window), minimum))
     return windows[::-1]
 

@@ -114,7 +114,7 @@ class LossScale:
     # The policy, faster: a simulation need not take the steps that change nothing but counters one by one
 
     def quiet_steps(self, state: State) -> int:
-        """How many finite steps from here on are certain to leave the scale as it is, whatever else is in the report."""
+        """How many finite steps from here on are certain to leave the scale as it is, whatever their gradients are."""
         return 0
 
     def after_quiet_steps(self, state: State, count: int) -> State:

@@ -27,7 +27,7 @@ PRESETS = {
         {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY, "maximum": 2.0**24},
     ),
     "deepspeed": Preset(
-        "DeepSpeed's DynamicLossScaler: backs off at the second overflow since it last grew, and at each one after that.",
+        "DeepSpeed's DynamicLossScaler: backs off at the second overflow since it last grew, and at each after that.",
         {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2},
     ),
     "deepspeed_consecutive": Preset(
@@ -56,7 +56,7 @@ PRESETS = {
         {},
     ),
     "flax": Preset(
-        "Flax's DynamicScale: it looks whether 2000 steps were good before it counts another, so it grows at the 2001st.",
+        "Flax's DynamicScale: it asks whether 2000 steps were good before it counts another, so the 2001st grows.",
         {"initial_loss_scale": 2.0**16, "increment_period": 2001, "minimum": FLOAT32_TINY, "maximum": FLOAT32_MAX},
     ),
     "onnxruntime": Preset(

@@ -24,8 +24,7 @@ class ScheduledLossScale(LossScale):
     Between two of them
       ``piecewise``: it stays what it was at the first;
       ``linear``: it goes from the first to the second by the same amount at each step;
-      ``exponential``: its logarithm does, which here is linear between powers of two, so that it is the same everywhere
-      (the scale is within 6 % of the true one, and exact where it is a power of two).
+      ``exponential``: its logarithm does, within 1 %, and exactly where it is a power of two.
     A step whose gradients are not all finite is skipped, unless ``skip_nonfinite`` is false.
 
     >>> from scalekeeper import ScheduledLossScale
@@ -70,7 +69,7 @@ class ScheduledLossScale(LossScale):
         self._starts = [np.int64(step) for step in (0, *self.params.boundaries)]
         self._values = [np.float32(value) for value in self.params.values]
         if self.params.schedule == "exponential":
-            self._values = [NUMPY.linear_log2(value) for value in self._values]
+            self._values = [NUMPY.log2(value) for value in self._values]
         self._slopes = [
             np.float32((float(after) - float(before)) / int(end - start))
             for before, after, start, end in zip(self._values, self._values[1:], self._starts, self._starts[1:])
@@ -96,7 +95,7 @@ class ScheduledLossScale(LossScale):
             return value
         steps = ops.as_float32(state["steps"] - ops.pick(self._starts, place))
         value = value + ops.rounded(ops.pick(self._slopes, place) * steps)
-        return ops.linear_exp2(value) if self.params.schedule == "exponential" else value
+        return ops.exp2(value) if self.params.schedule == "exponential" else value
 
     def quiet_steps(self, state: State) -> int:
         step, boundaries = int(state["steps"]), self.params.boundaries

@@ -20,7 +20,8 @@ _WHOLE = 2**30  # the share is compared in whole numbers, which are the same eve
 class TolerantLossScale(LossScale):
     """Backs off only when the share of overflows since the scale last changed reaches a tolerance.
 
-    State: ``current_loss_scale`` (float32); ``good_steps``, ``steps_since_rescale``, ``overflows_since_rescale`` (int64).
+    State: ``current_loss_scale`` (float32), ``good_steps``, ``steps_since_rescale``, ``overflows_since_rescale``
+    (int64).
     Every step: ``steps_since_rescale`` is one more.
     A step whose gradients are all finite is applied, and
       ``good_steps`` is one more; when it reaches ``increment_period``, it goes back to 0, the scale is multiplied by

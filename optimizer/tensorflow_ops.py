@@ -52,14 +52,15 @@ class TensorFlowOps:
         return tf.cast(value, tf.float32)
 
     @staticmethod
-    def linear_log2(value: Any) -> Any:
-        bits = tf.bitcast(value, tf.int32) - tf.constant(_BITS_OF_ONE, tf.int32)
-        return tf.cast(bits, tf.float32) * tf.constant(2.0**-23, tf.float32)
+    def log2(value: Any) -> Any:
+        bits = tf.cast(tf.bitcast(value, tf.int32), tf.int64) - tf.constant(_BITS_OF_ONE, tf.int64)
+        return tf.cast(bits + _bend(bits), tf.float32) * tf.constant(2.0**-23, tf.float32)
 
     @staticmethod
-    def linear_exp2(value: Any) -> Any:
-        bits = tf.cast(value * tf.constant(2.0**23, tf.float32), tf.int32)
-        return tf.bitcast(bits + tf.constant(_BITS_OF_ONE, tf.int32), tf.float32)
+    def exp2(value: Any) -> Any:
+        bits = tf.cast(value * tf.constant(2.0**23, tf.float32), tf.int64)
+        bits += tf.constant(_BITS_OF_ONE, tf.int64) - _bend(bits)
+        return tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
 
     @staticmethod
     def pick(values: Any, index: Any) -> Any:
@@ -68,6 +69,12 @@ class TensorFlowOps:
     @staticmethod
     def count_reached(thresholds: Any, value: Any) -> Any:
         return tf.reduce_sum(tf.cast(tf.constant(thresholds, tf.int64, [len(thresholds)]) <= value, tf.int64))
+
+
+def _bend(bits: Any) -> Any:
+    fraction = tf.bitwise.bitwise_and(bits, tf.constant(2**23 - 1, tf.int64))
+    parabola = tf.bitwise.right_shift(fraction * (tf.constant(2**23, tf.int64) - fraction), tf.constant(23, tf.int64))
+    return tf.bitwise.right_shift(parabola * tf.constant(87, tf.int64), tf.constant(8, tf.int64))
 
 
 OPS = TensorFlowOps()

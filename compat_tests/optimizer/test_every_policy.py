@@ -112,7 +112,7 @@ def test_the_graph_equals_the_simulation(spec):
 
 @pytest.mark.parametrize("spec", [spec for spec in SPECS if "/" not in spec["name"]], ids=label)
 def test_so_does_a_step_that_xla_compiles(spec):
-    """A compiler that merges operations does not change a bit either; an old one, that reorders sums too, only a few."""
+    """A compiler that merges operations does not change a bit either; an old one, that reorders sums, only a few."""
     sizes = magnitudes()[:120]
     actual, expected = in_tensorflow(resolve(spec), sizes, compiled=True), in_numpy(resolve(spec), sizes)
     if spec["name"] == "log_max" and REORDERS_SUMS:
