@@ -12,11 +12,16 @@ if TYPE_CHECKING:
     from .conversion import Conversion as Conversion
     from .conversion import convert as convert
     from .conversion import convert_folder as convert_folder
+    from .lossscales import AdaptiveWindowLossScale as AdaptiveWindowLossScale
     from .lossscales import DynamicLossScale as DynamicLossScale
     from .lossscales import FixedLossScale as FixedLossScale
+    from .lossscales import LogMaxLossScale as LogMaxLossScale
     from .lossscales import LossScale as LossScale
     from .lossscales import LossScaleParams as LossScaleParams
+    from .lossscales import NoLossScale as NoLossScale
     from .lossscales import Report as Report
+    from .lossscales import ScheduledLossScale as ScheduledLossScale
+    from .lossscales import TolerantLossScale as TolerantLossScale
     from .optimizer import LossScaleLogger as LossScaleLogger
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
     from .optimizer import Telemetry as Telemetry
@@ -39,6 +44,7 @@ if TYPE_CHECKING:
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
+    from .registry import register_preset as register_preset
     from .registry import resolve as resolve
     from .registry import temporary_registration as temporary_registration
     from .serialization import Inspection as Inspection
@@ -49,16 +55,29 @@ if TYPE_CHECKING:
     from .serialization import restore as restore
     from .serialization import save_model as save_model
     from .serialization import save_state as save_state
+    from .simulation import Recommendation as Recommendation
     from .simulation import Simulation as Simulation
     from .simulation import Trace as Trace
     from .simulation import TraceWriter as TraceWriter
     from .simulation import read_trace as read_trace
+    from .simulation import recommend as recommend
     from .simulation import simulate as simulate
     from .simulation import write_trace as write_trace
 
 _ROOMS = {
     "conversion": ("Conversion", "convert", "convert_folder"),
-    "lossscales": ("DynamicLossScale", "FixedLossScale", "LossScale", "LossScaleParams", "Report"),
+    "lossscales": (
+        "AdaptiveWindowLossScale",
+        "DynamicLossScale",
+        "FixedLossScale",
+        "LogMaxLossScale",
+        "LossScale",
+        "LossScaleParams",
+        "NoLossScale",
+        "Report",
+        "ScheduledLossScale",
+        "TolerantLossScale",
+    ),
     "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build"),
     "registry": (
         "ConversionError",
@@ -78,6 +97,7 @@ _ROOMS = {
         "document_schema",
         "load_document",
         "register",
+        "register_preset",
         "resolve",
         "temporary_registration",
     ),
@@ -91,7 +111,16 @@ _ROOMS = {
         "save_model",
         "save_state",
     ),
-    "simulation": ("Simulation", "Trace", "TraceWriter", "read_trace", "simulate", "write_trace"),
+    "simulation": (
+        "Recommendation",
+        "Simulation",
+        "Trace",
+        "TraceWriter",
+        "read_trace",
+        "recommend",
+        "simulate",
+        "write_trace",
+    ),
 }
 _HOME = {name: room for room, names in _ROOMS.items() for name in names}
 

@@ -10,6 +10,7 @@ import click
 from .convert import convert_command
 from .inspect import inspect_command
 from .list import list_command
+from .recommend import recommend_command
 from .schema import schema_command
 from .simulate import simulate_command
 from .validate import validate_command
@@ -36,6 +37,7 @@ def main() -> None:
 main.add_command(convert_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
+main.add_command(recommend_command)
 main.add_command(schema_command)
 main.add_command(simulate_command)
 main.add_command(validate_command)

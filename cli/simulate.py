@@ -4,6 +4,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import contextlib
 import csv
+import functools
 import json
 import os
 import sys
@@ -20,7 +21,8 @@ _WIDE = 1000  # characters: what goes to a file or a program is not cut
 Named = Tuple[str, Any]
 
 
-def _positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
+def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
+    """What an option for a scale or a magnitude accepts."""
     if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
         raise click.BadParameter("must be a number between 1e-30 and 1e30")
     return value
@@ -36,7 +38,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 @click.argument("policy", metavar="POLICY")
 @click.option("--trace", "trace_file", metavar="FILE", type=click.Path(), help="A recorded trace: .csv or .npz.")
 @click.option(
-    "--overflow-above", metavar="X", type=float, callback=_positive, help="Steps that overflow at any scale above X."
+    "--overflow-above", metavar="X", type=float, callback=positive, help="Steps that overflow at any scale above X."
 )
 @click.option(
     "--model",
@@ -55,7 +57,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     "--limit",
     metavar="L",
     type=float,
-    callback=_positive,
+    callback=positive,
     help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
 )
 @allow_option
@@ -115,10 +117,17 @@ def _policy(text: str, allow: Any) -> Named:
         source = documents.source_of("POLICY", text.encode("utf-8", "replace"))
         spec, policy = documents.check_loss_scale(source, allow, is_json=False)
         return _label(spec), policy
-    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or os.path.isfile(text):
+    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or _is_file(text):
         spec, policy = documents.check_loss_scale(documents.source_at(text), allow)
         return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
     return text, loss_scales.resolve(text, allow=allow.patterns)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return os.path.isfile(text)
+    except ValueError:  # a NUL in it, on Python 3.7
+        return False
 
 
 def _as_number(text: str) -> Optional[float]:
@@ -168,22 +177,21 @@ def _simulated(policies: Sequence[Named], trace: Any, limit: Optional[float]) ->
     from ..simulation import simulate
 
     found = []
-    with _progress(len(trace) * len(policies)) as progress:
+    with progress_bar(len(trace) * len(policies)) as progress:
         for number, (label, policy) in enumerate(policies):
-            progress(label, number * len(trace))
-            before = number * len(trace)
-            simulation = simulate(
-                policy, trace, limit, progress=lambda done, label=label, before=before: progress(label, before + done)
-            )
-            found.append((label, simulation))
+            told = functools.partial(progress, label, number * len(trace))
+            found.append((label, simulate(policy, trace, limit, progress=told)))
     return found
 
 
 @contextlib.contextmanager
-def _progress(total: int) -> Iterator[Any]:
-    """A bar on a terminal, for what takes long: called with what is being done, and how many steps are done."""
+def progress_bar(total: int) -> Iterator[Any]:
+    """A bar on a terminal, for what takes long: called with what is being done, and how many steps are done.
+
+    The number comes in two parts, which are added: before this piece of work, and in it.
+    """
     if total < _LONG or not sys.stderr.isatty():
-        yield lambda label, done: None
+        yield lambda label, before, done: None
         return
     from rich.console import Console
     from rich.markup import escape
@@ -191,7 +199,7 @@ def _progress(total: int) -> Iterator[Any]:
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
-        yield lambda label, done: bar.update(task, description=escape(label), completed=done)
+        yield lambda label, before, done: bar.update(task, description=escape(label), completed=before + done)
 
 
 def _print(title: str, found: Sequence[Named]) -> None:

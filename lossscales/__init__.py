@@ -1,9 +1,15 @@
 """Loss-scale policies, one per file. Importing this registers the built-in ones."""
 
+from . import presets as presets
+from .adaptive_window import AdaptiveWindowLossScale as AdaptiveWindowLossScale
 from .contract import LossScale as LossScale
 from .contract import LossScaleParams as LossScaleParams
 from .dynamic import DynamicLossScale as DynamicLossScale
 from .fixed import FixedLossScale as FixedLossScale
+from .log_max import LogMaxLossScale as LogMaxLossScale
+from .none import NoLossScale as NoLossScale
 from .numpy_state import NumpyOps as NumpyOps
 from .numpy_state import advance as advance
 from .report import Report as Report
+from .scheduled import ScheduledLossScale as ScheduledLossScale
+from .tolerant import TolerantLossScale as TolerantLossScale

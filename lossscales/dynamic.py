@@ -4,25 +4,32 @@ from typing import Any, Dict, Optional
 
 import numpy as np
 from pydantic import Field, model_validator
+from typing_extensions import Literal
 
-from ..registry.fields import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
+from ..registry.fields import BelowOne, GreaterThanOne, PositiveFloat, PositiveInt
 from ..registry.plugins import loss_scales
+from .bounds import grown, require_bounds, shrunk
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
 @loss_scales.register("dynamic")
 class DynamicLossScale(LossScale):
-    """TensorFlow's dynamic loss scale, with a floor and a ceiling.
+    """TensorFlow's dynamic loss scale, with a floor, a ceiling, and patience with overflows.
 
-    State: ``current_loss_scale`` (float32), ``good_steps`` (int64).
+    State: ``current_loss_scale`` (float32), ``good_steps`` (int64); ``hysteresis_left`` (int64), if ``hysteresis`` > 1.
     A step whose gradients are all finite is applied, and
       ``good_steps`` is one more;
-      when it reaches ``increment_period``, it goes back to 0 and the scale is multiplied by ``multiplier``: never
-      above ``maximum``, and not at all where the product would not be finite.
+      when it reaches ``increment_period``, it goes back to 0 and the scale is multiplied by ``growth_factor``: never
+      above ``maximum``; without one, not at all where the product would not be finite.
     Any other step is skipped, and
-      ``good_steps`` goes back to 0;
-      the scale is divided by ``multiplier``, never below ``minimum``.
+      ``good_steps`` goes back to 0, ``hysteresis_left`` is one less;
+      where none is left, the scale is multiplied by ``backoff_factor``, never below ``minimum``.
+    ``hysteresis_left`` goes back to ``hysteresis`` when the scale grows, at every good step, or never (``refill``), and
+    with ``refill_on_backoff`` also after each back-off.
+
+    The first three parameters and the rule at the defaults are those of TensorFlow's ``DynamicLossScale``; the others
+    make it the rule of other libraries, which ``scalekeeper list`` has under the names ``dynamic/…``.
 
     >>> from scalekeeper import DynamicLossScale
     >>> loss_scale = DynamicLossScale(initial_loss_scale=1024, increment_period=2)
@@ -40,37 +47,66 @@ class DynamicLossScale(LossScale):
         maximum: Optional[PositiveFloat] = Field(
             None, description="The scale never goes above this; null: it grows as long as it is finite."
         )
+        growth_factor: Optional[GreaterThanOne] = Field(
+            None, description="What the scale is multiplied by when it grows; null: the multiplier."
+        )
+        backoff_factor: Optional[BelowOne] = Field(
+            None, description="What the scale is multiplied by when it backs off; null: 1 / multiplier."
+        )
+        hysteresis: PositiveInt = Field(1, description="Bad steps it takes to back off.")
+        refill: Literal["on_growth", "on_good_step", "never"] = Field(
+            "on_growth", description="When as many bad steps as at the start are needed again to back off."
+        )
+        refill_on_backoff: bool = Field(False, description="Whether they are needed again after each back-off too.")
 
         @model_validator(mode="after")
         def _bounds_hold(self) -> "DynamicLossScale.Params":
-            ceiling = float("inf") if self.maximum is None else self.maximum
-            if self.minimum > ceiling:
-                raise broken_rule("minimum", f"{self.minimum:g} is above the maximum, {ceiling:g}")
-            if not self.minimum <= self.initial_loss_scale <= ceiling:
-                bounds = f"between the minimum, {self.minimum:g}, and the maximum, {ceiling:g}"
-                message = f"the initial scale, {self.initial_loss_scale:g}, is not {bounds}: give one that is"
-                raise broken_rule("initial_loss_scale", message)
+            require_bounds(self.initial_loss_scale, self.minimum, self.maximum)
             return self
 
     tensorflow_parameters = ("initial_loss_scale", "increment_period", "multiplier")
     params: Params
 
     def initial_state(self) -> Dict[str, Any]:
-        return {"current_loss_scale": np.float32(self.params.initial_loss_scale), "good_steps": np.int64(0)}
+        state = {"current_loss_scale": np.float32(self.params.initial_loss_scale), "good_steps": np.int64(0)}
+        if self.params.hysteresis > 1:
+            state["hysteresis_left"] = np.int64(self.params.hysteresis)
+        return state
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
+        params, finite = self.params, report.finite
         scale, good_steps = state["current_loss_scale"], state["good_steps"] + ops.int64(1)
-        multiplier = ops.float32(self.params.multiplier)
-        is_due = good_steps >= ops.int64(self.params.increment_period)
+        is_due = good_steps >= ops.int64(params.increment_period)
+        larger = grown(scale, params.growth_factor or params.multiplier, params.maximum, ops)
+        smaller = self._backed_off(scale, ops)
+        counted = ops.where(ops.logical_and(finite, ops.logical_not(is_due)), good_steps, ops.int64(0))
+        if params.hysteresis == 1:
+            after = ops.where(finite, ops.where(is_due, larger, scale), smaller)
+            return {"current_loss_scale": after, "good_steps": counted}
 
-        grown = scale * multiplier
-        grown = ops.where(ops.isfinite(grown), grown, scale)
-        if self.params.maximum is not None:
-            grown = ops.minimum(grown, ops.float32(self.params.maximum))
-        # not scale / multiplier: a graph optimizer makes this product of it, which may differ in the last bit
-        shrunk = ops.maximum(scale * (ops.float32(1) / multiplier), ops.float32(self.params.minimum))
+        full = ops.int64(params.hysteresis)
+        left = ops.where(finite, state["hysteresis_left"], state["hysteresis_left"] - ops.int64(1))
+        left = ops.maximum(left, ops.int64(0))
+        is_spent = ops.logical_and(left <= ops.int64(0), ops.logical_not(finite))
+        if params.refill == "on_growth":
+            left = ops.where(ops.logical_and(finite, is_due), full, left)
+        elif params.refill == "on_good_step":
+            left = ops.where(finite, full, left)
+        if params.refill_on_backoff:
+            left = ops.where(is_spent, full, left)
+        after = ops.where(ops.logical_and(finite, is_due), larger, ops.where(is_spent, smaller, scale))
+        return {"current_loss_scale": after, "good_steps": counted, "hysteresis_left": left}
 
-        return {
-            "current_loss_scale": ops.where(report.finite, ops.where(is_due, grown, scale), shrunk),
-            "good_steps": ops.where(ops.logical_and(report.finite, ops.logical_not(is_due)), good_steps, ops.int64(0)),
-        }
+    def _backed_off(self, scale: Any, ops: Any) -> Any:
+        if self.params.backoff_factor is None:
+            return shrunk(scale, self.params.multiplier, self.params.minimum, ops)
+        return ops.maximum(scale * ops.float32(self.params.backoff_factor), ops.float32(self.params.minimum))
+
+    def quiet_steps(self, state: State) -> int:
+        return max(self.params.increment_period - 1 - int(state["good_steps"]), 0)
+
+    def after_quiet_steps(self, state: State, count: int) -> State:
+        following = dict(state, good_steps=state["good_steps"] + np.int64(count))
+        if count and self.params.hysteresis > 1 and self.params.refill == "on_good_step":
+            following["hysteresis_left"] = np.int64(self.params.hysteresis)
+        return following

@@ -2,8 +2,11 @@
 
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
+_LARGEST = float(np.finfo(np.float32).max)
+_BITS_OF_ONE = 0x3F800000
 # type → the integers of the same width, and the bits of the exponent: all of them set in what is not finite
 _EXPONENT = {tf.float32: (tf.int32, 0x7F800000), tf.float64: (tf.int64, 0x7FF0000000000000)}
 
@@ -25,6 +28,7 @@ class TensorFlowOps:
     logical_or = staticmethod(tf.logical_or)
     logical_not = staticmethod(tf.logical_not)
     where = staticmethod(tf.where)
+    sqrt = staticmethod(tf.sqrt)
 
     @staticmethod
     def float32(value: Any) -> Any:
@@ -33,6 +37,44 @@ class TensorFlowOps:
     @staticmethod
     def int64(value: Any) -> Any:
         return tf.constant(value, tf.int64)
+
+    @staticmethod
+    def rounded(value: Any) -> Any:
+        # infinity instead of what is beyond the largest number: nothing changes, but no compiler sees that and looks
+        # through it. Both sides, as it may know of a sign: that a square is not negative
+        for beyond, limit, infinity in ((tf.less, -_LARGEST, -np.inf), (tf.greater, _LARGEST, np.inf)):
+            is_beyond = beyond(value, tf.constant(limit, tf.float32))
+            value = tf.where(is_beyond, tf.constant(infinity, tf.float32), value)
+        return value
+
+    @staticmethod
+    def as_float32(value: Any) -> Any:
+        return tf.cast(value, tf.float32)
+
+    @staticmethod
+    def log2(value: Any) -> Any:
+        bits = tf.cast(tf.bitcast(value, tf.int32), tf.int64) - tf.constant(_BITS_OF_ONE, tf.int64)
+        return tf.cast(bits + _bend(bits), tf.float32) * tf.constant(2.0**-23, tf.float32)
+
+    @staticmethod
+    def exp2(value: Any) -> Any:
+        bits = tf.cast(value * tf.constant(2.0**23, tf.float32), tf.int64)
+        bits += tf.constant(_BITS_OF_ONE, tf.int64) - _bend(bits)
+        return tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
+
+    @staticmethod
+    def pick(values: Any, index: Any) -> Any:
+        return tf.gather(tf.constant(np.array(values)), index)
+
+    @staticmethod
+    def count_reached(thresholds: Any, value: Any) -> Any:
+        return tf.reduce_sum(tf.cast(tf.constant(thresholds, tf.int64, [len(thresholds)]) <= value, tf.int64))
+
+
+def _bend(bits: Any) -> Any:
+    fraction = tf.bitwise.bitwise_and(bits, tf.constant(2**23 - 1, tf.int64))
+    parabola = tf.bitwise.right_shift(fraction * (tf.constant(2**23, tf.int64) - fraction), tf.constant(23, tf.int64))
+    return tf.bitwise.right_shift(parabola * tf.constant(87, tf.int64), tf.constant(8, tf.int64))
 
 
 OPS = TensorFlowOps()

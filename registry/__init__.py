@@ -25,5 +25,6 @@ from .targets import known_targets as known_targets
 from .targets import target as target
 
 register = loss_scales.register
+register_preset = loss_scales.register_preset
 resolve = loss_scales.resolve
 temporary_registration = loss_scales.temporary_registration

@@ -13,6 +13,7 @@ from typing_extensions import Annotated
 FLOAT32_MAX = float(2**128 - 2**104)
 FLOAT32_TINY = 2.0**-126
 FLOAT32_ABOVE_ONE = 1.0 + 2.0**-23
+FLOAT32_BELOW_ONE = 1.0 - 2.0**-24
 INT64_MAX = 2**63 - 1
 
 
@@ -33,6 +34,7 @@ NonNegativeFloat = Annotated[float, Field(ge=0, le=FLOAT32_MAX)]
 PositiveFloat = Annotated[float, Field(ge=FLOAT32_TINY, le=FLOAT32_MAX)]
 AtLeastOne = Annotated[float, Field(ge=1, le=FLOAT32_MAX)]
 GreaterThanOne = Annotated[float, Field(ge=FLOAT32_ABOVE_ONE, le=1 / FLOAT32_TINY)]  # so that 1 / x is no denormal
+BelowOne = Annotated[float, Field(ge=FLOAT32_TINY, le=FLOAT32_BELOW_ONE)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_whole)]
 NonNegativeInt = Annotated[int, Field(ge=0, le=INT64_MAX), BeforeValidator(_whole)]

@@ -6,11 +6,11 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypeVar
 import inspect
 import numbers
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, WithJsonSchema, create_model
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 from typing_extensions import Annotated, Literal
 
 from .errors import InvalidSpecError, Problem, shown, unknown
-from .fields import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY, StrictModel, WholeNumber
+from .fields import FLOAT32_ABOVE_ONE, FLOAT32_BELOW_ONE, FLOAT32_MAX, FLOAT32_TINY, StrictModel, WholeNumber
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -37,6 +37,24 @@ def parameter_model(cls: type) -> Type[BaseModel]:
         if "__init__" in ancestor.__dict__ and ancestor is not object:
             return _model_of_signature(cls)
     return _model_of_signature(cls)
+
+
+def with_defaults(model: Type[BaseModel], defaults: Mapping[str, Any], owner: str) -> Type[BaseModel]:
+    """The model with other defaults; such as it would refuse are an error at once."""
+    values = dict(defaults)
+    try:
+        valid = dict(checked(model, defaults, owner))
+        values = {name: valid[name] for name in defaults}
+    except InvalidSpecError as error:
+        problems = [problem for problem in error.problems if problem.kind != "missing"]
+        if problems:
+            raise InvalidSpecError(problems) from None
+    fields: Dict[str, Any] = {}
+    for name, value in values.items():
+        field = model.model_fields[name]
+        annotation: Any = Annotated[(field.annotation, *field.metadata)] if field.metadata else field.annotation
+        fields[name] = (annotation, Field(value, description=field.description))
+    return create_model(model.__name__, __base__=model, **fields)
 
 
 def _model_of_signature(cls: type) -> Type[BaseModel]:
@@ -99,6 +117,8 @@ def _must(detail: Any) -> str:
         return "must be greater than 0, and no smaller than float32 can hold (1.2e-38)"
     if context.get("ge") == FLOAT32_ABOVE_ONE:
         return "must be greater than 1"
+    if context.get("le") == FLOAT32_BELOW_ONE:
+        return "must be less than 1"
     if context.get("le") == FLOAT32_MAX:
         return "must not be larger than float32 can hold (3.4e38)"
     text = str(detail["msg"]).replace("Input should be a valid ", "must be a ").replace("Input should be ", "must be ")

@@ -1,12 +1,27 @@
 """Names for classes: register one, and a specification that names it becomes an object of it."""
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple, Type, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
 
 import contextlib
 import contextvars
 import importlib
 import inspect
 import numbers
+import os
 import re
 import sys
 import threading
@@ -17,7 +32,7 @@ from pydantic import BaseModel
 from .entry_points import Announcement, announced
 from .errors import InvalidSpecError, NameTakenError, PluginLoadError, Problem, ScalekeeperError, shown, unknown
 from .import_paths import AllowList
-from .parameters import checked, parameter_model
+from .parameters import checked, parameter_model, with_defaults
 
 Class = TypeVar("Class", bound=type)
 
@@ -26,14 +41,30 @@ _REQUIRED = "(required)"
 
 
 class Plugin:
-    """A class under a name, with the model of what it takes."""
+    """A class under a name, with the model of what it takes.
 
-    def __init__(self, name: str, cls: type, aliases: Tuple[str, ...], origin: str) -> None:
+    A preset has other defaults than the class: what it makes is an object of the class like any other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cls: type,
+        aliases: Tuple[str, ...],
+        origin: str,
+        preset: Optional[Mapping[str, Any]] = None,
+        description: str = "",
+    ) -> None:
         self.name = name
         self.cls = cls
         self.aliases = aliases
         self.origin = origin
-        self.parameters: Type[BaseModel] = parameter_model(cls)
+        self.preset = preset
+        self.description = description or (cls.__doc__ or "").strip().partition("\n")[0]
+        self._own_parameters = parameter_model(cls)
+        self.parameters: Type[BaseModel] = (
+            self._own_parameters if preset is None else with_defaults(self._own_parameters, preset, name)
+        )
         if "name" in self.parameters.model_fields:
             raise TypeError(
                 f"{_label(cls)} can't be registered: its parameter 'name' would hide the plugin's own name in a "
@@ -44,6 +75,8 @@ class Plugin:
     def make(self, values: Mapping[str, Any]) -> Any:
         """Check the values and construct an object from them."""
         params = checked(self.parameters, values, self.name)
+        if self.preset is not None:
+            params = self._own_parameters.model_validate(dict(params))
         try:
             return self._from_params(params) if self._from_params else self.cls(**dict(params))
         except ScalekeeperError:
@@ -59,6 +92,15 @@ class Plugin:
             name: _REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
             for name, field in fields.items()
         }
+
+    @property
+    def label(self) -> str:
+        """What it stands for, in messages."""
+        return _label(self.cls) if self.preset is None else f"a preset of {_label(self.cls)}"
+
+    def is_same_as(self, other: "Plugin") -> bool:
+        """Whether both make the same of a specification."""
+        return self.cls is other.cls and self.preset == other.preset
 
     @property
     def needs_nothing(self) -> bool:
@@ -123,6 +165,36 @@ class Registry:
 
         return decorate
 
+    def register_preset(
+        self,
+        name: str,
+        cls: Union[type, str],
+        *,
+        description: str = "",
+        aliases: Iterable[str] = (),
+        override: bool = False,
+        **defaults: Any,
+    ) -> None:
+        """Give a name to a class, or to what a name stands for, with other defaults.
+
+        What it makes is an object of the class itself: nothing that is saved depends on the preset's name.
+
+        >>> from scalekeeper import register_preset, resolve
+        >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
+        >>> resolve({"name": "dynamic/slow", "initial_loss_scale": 64}).params.increment_period
+        10000
+        """
+        names = self._valid_names(name, aliases)
+        origin = _caller()
+        self._load_home()
+        if isinstance(cls, str):
+            plugin = self.plugin(cls)
+            cls, defaults = plugin.cls, {**(plugin.preset or {}), **defaults}
+        self._require_contract(cls)
+        plugin = Plugin(names[0], cls, names[1:], origin, defaults, description)
+        with self._lock:
+            self._names = self._with(self._names, names, plugin, override)
+
     @contextlib.contextmanager
     def temporary_registration(
         self, name: str, cls: type, *, aliases: Iterable[str] = (), override: bool = False
@@ -152,11 +224,11 @@ class Registry:
         merged = dict(table)
         for name in names:
             first = self._scope.get().get(name) or self._names.get(name)
-            if first is not None and first.cls is not plugin.cls and not override:
+            if first is not None and not first.is_same_as(plugin) and not override:
                 raise NameTakenError(
                     f"the {self.kind} name {name!r} is taken\n"
-                    f"  by:        {_label(first.cls)} ({first.origin})\n"
-                    f"  wanted by: {_label(plugin.cls)} ({plugin.origin})\n"
+                    f"  by:        {first.label} ({first.origin})\n"
+                    f"  wanted by: {plugin.label} ({plugin.origin})\n"
                     "Choose another name, or pass override=True to replace the first one."
                 )
             merged[name] = plugin
@@ -238,7 +310,7 @@ class Registry:
     def plugin_of(self, cls: Any, name: Optional[str] = None) -> Plugin:
         """The plugin of a class that need not be registered."""
         for plugin in self._names.values():
-            if plugin.cls is cls:
+            if plugin.cls is cls and plugin.preset is None:
                 return plugin
         try:
             self._require_contract(cls)
@@ -262,9 +334,14 @@ class Registry:
                 except ScalekeeperError as error:
                     rows.add(Listing(announcement.name, announcement.distribution, None, str(error)))
         for plugin in {**self._names, **self._scope.get()}.values():
-            is_ours = plugin.cls.__module__.startswith(self._home + ".")
-            rows.add(Listing(plugin.name, "built in" if is_ours else plugin.origin, plugin, None))
+            rows.add(Listing(plugin.name, "built in" if self._is_built_in(plugin) else plugin.origin, plugin, None))
         return sorted(rows, key=lambda row: (row.name, row.origin))
+
+    def _is_built_in(self, plugin: Plugin) -> bool:
+        if plugin.preset is None:
+            return plugin.cls.__module__.startswith(self._home + ".")
+        folder = os.path.dirname(str(sys.modules[self._home].__file__))
+        return plugin.origin.startswith(folder + os.sep)
 
     def _miss(self, name: str) -> str:
         remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."

@@ -70,9 +70,8 @@ def _loss_scale(definitions: Dict[str, Any]) -> Dict[str, Any]:
     spelled = {plugin.name: [plugin.name, *plugin.aliases] for plugin in plugins}
     models = {plugin.name: _define(definitions, "loss_scale." + plugin.name, plugin.parameters) for plugin in plugins}
     for plugin in plugins:
-        text = (plugin.cls.__doc__ or "").strip().partition("\n")[0]
-        if text:
-            definitions["loss_scale." + plugin.name]["description"] = text
+        if plugin.description:
+            definitions["loss_scale." + plugin.name]["description"] = plugin.description
     number_name, number_parameter = loss_scales.number
     number = dict(definitions["loss_scale." + number_name]["properties"][number_parameter])
     number.update(title="a number", description="A fixed loss scale.")
@@ -121,7 +120,8 @@ class _Generator(GenerateJsonSchema):
 
 def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> Dict[str, Any]:
     """Put a model's schema among the definitions, with room for the key that names it."""
-    schema = model.model_json_schema(schema_generator=_Generator, ref_template="#/$defs/" + name + ".{model}")
+    place = "#/$defs/" + name.replace("/", "~1")  # a pointer's own separator
+    schema = model.model_json_schema(schema_generator=_Generator, ref_template=place + ".{model}")
     for inner_name, inner in schema.pop("$defs", {}).items():
         definitions[f"{name}.{inner_name}"] = inner
     schema.setdefault("properties", {})["schedule" if name.startswith("schedule.") else "name"] = True
@@ -133,4 +133,4 @@ def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> D
             for pair in exclusive
         ]
     definitions[name] = schema
-    return {"$ref": "#/$defs/" + name}
+    return {"$ref": place}

@@ -1,5 +1,7 @@
 """What a policy does with a run's gradients: recorded or made up, and without TensorFlow."""
 
+from .recommending import Recommendation as Recommendation
+from .recommending import recommend as recommend
 from .results import Simulation as Simulation
 from .simulator import simulate as simulate
 from .simulator import simulate_every_step as simulate_every_step

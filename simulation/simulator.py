@@ -1,11 +1,14 @@
 """A policy's pure step, run over a trace.
 
-Two ways give the same, bit for bit: ``every_step`` asks the policy at each step, and is the truth. ``by_events`` is for
-policies that look at nothing but whether gradients are finite; for these a state and that one bit decide everything,
-so what they lead to is remembered, and stretches in which nothing happens are jumped over.
+Three ways give the same, bit for bit: ``every_step`` asks the policy at each step, and is the truth. ``by_events`` is
+for policies that look at nothing but whether gradients are finite: a state and that one bit decide everything, so what
+they lead to is remembered, and stretches in which nothing happens are jumped over. ``in_a_loop`` is for all others: their
+step is written out as a loop (``straight.py``).
 """
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple
+
+import itertools
 
 import numpy as np
 
@@ -15,6 +18,7 @@ from ..lossscales.report import Report, State
 from ..registry.errors import InvalidSpecError, Problem, shown
 from ..registry.plugins import loss_scales
 from .results import Simulation
+from .straight import straight_loop
 from .traces import Trace, overflowing
 
 Progress = Callable[[int], None]
@@ -23,6 +27,7 @@ Array = Any
 _STEPS_A_REPORT = 50_000
 _MOST_REMEMBERED = 100_000  # states; a policy that counts steps never comes to the same one twice
 _ALIKE = 8  # steps in a row, overflows or not, before it is worth looking for the next one that is not like them
+_WORTH_A_JUMP = 16
 _FIRST_LOOK, _WIDER = 64, 4  # how far ahead to look at first, and how much further each time
 
 _GOOD, _BAD = np.bool_(True), np.bool_(False)
@@ -49,8 +54,7 @@ def simulate(
     ([32768.0, 32768.0, 16384.0, 16384.0], 1)
     """
     policy = simulated_policy(policy)
-    reads_only_finite = policy.needs <= {"finite"}
-    return _run(by_events if reads_only_finite else every_step, policy, trace, limit, progress)
+    return _run(by_events if policy.needs <= {"finite"} else in_a_loop, policy, trace, limit, progress)
 
 
 def simulate_every_step(policy: Any, trace: Trace, limit: Optional[float] = None) -> Simulation:
@@ -91,29 +95,58 @@ def _tell_nobody(done: int) -> None:
 
 def every_step(policy: LossScale, trace: Trace, limit: float, output: _Output, progress: Progress) -> State:
     """Fill the output by asking the policy at each step; returns the last state."""
-    needs = policy.needs
+    stepper = _Stepper(policy)
     state: State = policy.initial_state()
-    sizes, largest = trace.sizes(limit).tolist(), trace.largest
-    share = np.zeros(len(trace), np.float32) if trace.zero_share is None else trace.zero_share
-    finite: Any = None
-    magnitude: Any = None
-    zeros: Any = None
-    for step, size in enumerate(sizes):
-        scale = policy.scale(state, OPS)
-        number = float(scale)
+    sizes = trace.sizes(limit)
+    # an unknown size is taken as one that is just too large for the scale at which it overflowed
+    magnitudes = _told(policy, "largest_magnitude", np.where(np.isinf(trace.largest), sizes, trace.largest))
+    share = 0 if trace.zero_share is None else trace.zero_share
+    shares = _told(policy, "zero_share", np.broadcast_to(share, len(trace)))
+    good, bad = (fact if "finite" in policy.needs else None for fact in (_GOOD, _BAD))
+    too_large = np.float32(np.inf) if "largest_magnitude" in policy.needs else None
+    views: List[Any] = [memoryview(array) for array in output]  # faster, one by one
+    scale_at, applied_at, overflowed_at = views
+    for step, (size, magnitude, zeros) in enumerate(zip(sizes.tolist(), magnitudes, shares)):
+        number = float(policy.scale(state, OPS))
         overflows = not 0 < number < np.inf or size * number > limit
-        if "finite" in needs:
-            finite = _BAD if overflows else _GOOD
-        if "largest_magnitude" in needs:
-            # an unknown size is taken as one that is just too large for the scale at which it overflowed
-            magnitude = np.float32(np.inf if overflows else min(float(largest[step]), size))
-        if "zero_share" in needs:
-            zeros = share[step]
-        state, applied = advance(policy, state, Report(finite, magnitude, zeros))
-        output.scale[step], output.applied[step], output.overflowed[step] = scale, applied, overflows
+        report = Report(bad, too_large, zeros) if overflows else Report(good, magnitude, zeros)
+        state, applied = stepper.step(state, report)
+        scale_at[step], applied_at[step], overflowed_at[step] = number, bool(applied), overflows
         if step % _STEPS_A_REPORT == 0:
             progress(step)
     return state
+
+
+def _told(policy: LossScale, name: str, values: Array) -> Iterable[Any]:
+    """What a policy is told at each step, as float32 scalars; None where it does not need it."""
+    return iter(values.astype(np.float32)) if name in policy.needs else itertools.repeat(None, len(values))
+
+
+class _Stepper:
+    """``advance`` without what need not be done a million times: silencing NumPy, which is done once."""
+
+    def __init__(self, policy: LossScale) -> None:
+        self._policy = policy
+        self._kinds = [(name, type(value)) for name, value in policy.initial_state().items()]
+
+    def step(self, state: State, report: Report) -> Tuple[State, Any]:
+        following = self._policy.next_state(state, report, OPS)
+        for name, kind in self._kinds:
+            if type(following.get(name)) is not kind or len(following) != len(self._kinds):
+                return advance(self._policy, state, report)  # which says what is wrong
+        return following, self._policy.should_apply(state, report, OPS)
+
+
+def in_a_loop(policy: LossScale, trace: Trace, limit: float, output: _Output, progress: Progress) -> State:
+    """The same, with the step written out as a loop of its own where that can be done."""
+    loop = straight_loop(policy)
+    if loop is None:
+        return every_step(policy, trace, limit, output, progress)
+    sizes = trace.sizes(limit)
+    magnitudes = np.where(np.isinf(trace.largest), sizes, trace.largest).astype(np.float32).tolist()
+    shares = np.broadcast_to(np.float32(0) if trace.zero_share is None else trace.zero_share, len(trace)).tolist()
+    views: List[Any] = [memoryview(array) for array in output]
+    return loop(sizes.tolist(), magnitudes, shares, limit, *views, progress, policy.initial_state())
 
 
 # From event to event
@@ -137,6 +170,7 @@ class _Graph:
 
     def __init__(self, policy: LossScale) -> None:
         self.policy = policy
+        self._stepper = _Stepper(policy)
         self._nodes: Dict[Tuple[Any, ...], _Node] = {}
         self._reports = [Report(*[fact if "finite" in policy.needs else None]) for fact in (_GOOD, _BAD)]
 
@@ -154,7 +188,7 @@ class _Graph:
         """The node after a step: the pure step, asked once."""
         following = node.after[overflows]
         if following is None:
-            state, applied = advance(self.policy, node.state, self._reports[overflows])
+            state, applied = self._stepper.step(node.state, self._reports[overflows])
             following = node.after[overflows] = self.at(state)
             node.applied[overflows] = bool(applied)
         return following
@@ -184,6 +218,14 @@ def by_events(policy: LossScale, trace: Trace, limit: float, output: _Output, pr
             end = _until(sizes, step, steps, number, limit, not overflows)
             _fill(output, step, end, node, overflows)
             step = end
+        elif alike >= _ALIKE and not overflows:
+            quiet = min(policy.quiet_steps(following.state), steps - step)
+            if quiet > _WORTH_A_JUMP:
+                graph.step(following, False)  # whether it is applied
+                end = _until(sizes, step, step + quiet, following.number, limit, True)
+                _fill(output, step, end, following, False)
+                following = graph.at(policy.after_quiet_steps(following.state, end - step))
+                step = end
         node = following
         if step >= next_report:
             progress(step)

@@ -21,15 +21,29 @@ def run(*arguments):
 
 def test_list_in_a_pipe():
     """One line a policy, tab-separated: names, parameters with defaults, origin."""
-    dynamic = "initial_loss_scale=32768.0, increment_period=2000, multiplier=2.0, minimum=1.0, maximum=null"
-    fixed = "loss_scale_value=(required), skip_nonfinite=false"
-    assert run("list") == (0, f"dynamic\t{dynamic}\tbuilt in\nfixed, static\t{fixed}\tbuilt in\n")
+    code, output = run("list")
+    rows = {row.split("\t")[0]: row.split("\t")[1:] for row in output.splitlines()}
+    start = "increment_period=2000, multiplier=2.0, minimum=1.0"
+    factors = "growth_factor=null, backoff_factor=null"
+    patience = 'hysteresis=1, refill="on_growth", refill_on_backoff=false'
+    assert code == 0
+    assert rows["dynamic"] == [
+        f"initial_loss_scale=32768.0, {start}, maximum=null, {factors}, {patience}",
+        "built in",
+    ]
+    assert rows["dynamic/onnxruntime"] == [
+        f"initial_loss_scale=65536.0, {start}, maximum=16777216.0, {factors}, {patience}",
+        "built in",
+    ]
+    assert rows["fixed, static"] == ["loss_scale_value=(required), skip_nonfinite=false", "built in"]
+    assert sum(name.startswith("dynamic/") for name in rows) == 14
 
 
 def test_list_for_programs():
     """The same as JSON."""
     code, output = run("list", "--json")
-    dynamic, fixed = json.loads(output)
+    rows = {row["name"]: row for row in json.loads(output)}
+    dynamic, fixed = rows["dynamic"], rows["fixed"]
     assert (code, dynamic["name"], dynamic["parameters"]["maximum"]) == (0, "dynamic", None)
     assert (fixed["aliases"], fixed["origin"], fixed["error"]) == (["static"], "built in", None)
 
@@ -76,7 +90,15 @@ def test_help_names_the_commands():
     """Short help too."""
     code, output = run("-h")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()[-3:]] == ["list", "schema", "validate"]
+    assert [line.split()[0] for line in output.splitlines()[-7:]] == [
+        "convert",
+        "inspect",
+        "list",
+        "recommend",
+        "schema",
+        "simulate",
+        "validate",
+    ]
 
 
 def test_unknown_command():

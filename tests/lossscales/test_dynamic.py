@@ -27,6 +27,11 @@ def test_defaults_are_tensorflows():
         "multiplier": 2.0,
         "minimum": 1.0,
         "maximum": None,
+        "growth_factor": None,
+        "backoff_factor": None,
+        "hysteresis": 1,
+        "refill": "on_growth",
+        "refill_on_backoff": False,
     }
 
 
@@ -119,3 +124,49 @@ def test_positional_arguments_as_in_tensorflow():
     """The arguments have TensorFlow's names and order."""
     config = DynamicLossScale(1024.0, 3, 4.0).get_config()
     assert (config["initial_loss_scale"], config["increment_period"], config["multiplier"]) == (1024.0, 3, 4.0)
+
+
+def test_growth_and_backoff_of_their_own():
+    """Each replaces the multiplier on its side."""
+    loss_scale = DynamicLossScale(8, 1, growth_factor=3, backoff_factor=0.25)
+    assert after(loss_scale, GOOD, BAD, BAD) == [(24, 0), (6, 0), (1.5, 0)]
+
+
+def test_a_ceiling_is_reached_where_the_product_is_infinite():
+    """The scale does not stay below it."""
+    loss_scale = DynamicLossScale(2.0**127, 1, maximum=3e38)
+    assert after(loss_scale, GOOD) == [(np.float32(3e38), 0)]
+
+
+@pytest.mark.parametrize(
+    ("refill", "refill_on_backoff", "expected"),
+    [
+        ("on_growth", False, [8, 8, 4, 2, 4, 4, 2]),
+        ("on_growth", True, [8, 8, 4, 4, 8, 8, 4]),
+        ("on_good_step", False, [8, 8, 8, 4, 8, 8, 4]),
+        ("never", False, [8, 8, 4, 2, 4, 2, 1]),
+    ],
+)
+def test_hysteresis(refill, refill_on_backoff, expected):
+    """Two bad steps back off, with a good one between them or not; the scale grows at the third good step in a row."""
+    loss_scale = DynamicLossScale(8, 2, hysteresis=2, refill=refill, refill_on_backoff=refill_on_backoff)
+    steps = (BAD, GOOD, BAD, BAD, [GOOD, GOOD], BAD, BAD)
+    found = []
+    for step in steps:
+        for grads in step if isinstance(step[0], list) else [step]:
+            loss_scale.update(grads)
+        found.append(loss_scale.state()["current_loss_scale"])
+    assert found == expected
+
+
+def test_hysteresis_is_state_only_where_there_is_some():
+    """At the default the state is TensorFlow's."""
+    assert list(DynamicLossScale().state()) == ["current_loss_scale", "good_steps"]
+    assert DynamicLossScale(hysteresis=3).state()["hysteresis_left"] == 3
+
+
+@pytest.mark.parametrize("factor", [0, 1, 1.5, -0.5, 0.99999999, "0.5"])
+def test_a_backoff_factor_is_between_0_and_1(factor):
+    """In float32 too."""
+    with pytest.raises(InvalidSpecError, match="backoff_factor"):
+        DynamicLossScale(backoff_factor=factor)

@@ -20,14 +20,20 @@ MODULES = sorted(
 PAGES = sorted(glob.glob(os.path.join(ROOT, "docs", "*.md"))) + [os.path.join(ROOT, "README.md")]
 WITH_EXAMPLES = {
     "scalekeeper.conversion.aims",
+    "scalekeeper.lossscales.adaptive_window",
     "scalekeeper.lossscales.contract",
     "scalekeeper.lossscales.dynamic",
     "scalekeeper.lossscales.fixed",
+    "scalekeeper.lossscales.log_max",
+    "scalekeeper.lossscales.none",
     "scalekeeper.lossscales.numpy_state",
+    "scalekeeper.lossscales.scheduled",
+    "scalekeeper.lossscales.tolerant",
     "scalekeeper.registry.documents",
     "scalekeeper.registry.plugins",
     "scalekeeper.registry.targets",
     "scalekeeper.serialization.declarations",
+    "scalekeeper.simulation.recommending",
     "scalekeeper.simulation.simulator",
     "scalekeeper.simulation.synthetic",
     "scalekeeper.simulation.trace_writing",
@@ -35,6 +41,7 @@ WITH_EXAMPLES = {
     "README.md",
     "documents.md",
     "policies.md",
+    "simulating.md",
 }
 
 

@@ -98,7 +98,8 @@ def test_an_error_in_json_looks_the_same(write):
         write, '{"optimizer": "sgd",\n "loss_scale": {"name": "dynamic", "multiplyer": 3}}', "train.json"
     ) == (
         "train.json:2:36: loss_scale.multiplyer: unknown parameter 'multiplyer' of dynamic; did you mean 'multiplier'? "
-        "Valid: initial_loss_scale, increment_period, multiplier, minimum, maximum.\n"
+        "Valid: initial_loss_scale, increment_period, multiplier, minimum, maximum, growth_factor, backoff_factor, "
+        "hysteresis, refill, refill_on_backoff.\n"
         '   2 |  "loss_scale": {"name": "dynamic", "multiplyer": 3}}\n'
         "     |                                    ^^^^^^^^^^^^"
     )

@@ -75,6 +75,83 @@ def test_what_can_not_be_a_name(registry, name):
         registry.register(name)
 
 
+class TestPresets:
+    """A name with other defaults for a class that is there already."""
+
+    def test_what_it_makes_is_of_the_class_itself(self, registry):
+        """With the preset's defaults and the caller's values, and nothing that depends on the preset's name."""
+        registry.register_preset("quick", First, aliases=("fast",), increment_period=10.0, minimum=4)
+        made = registry.resolve({"name": "fast", "minimum": 8})
+        assert type(made) is First
+        assert type(made.params) is First.Params
+        assert made.get_config() == First(increment_period=10, minimum=8).get_config()
+        assert registry.plugin("quick").defaults()["increment_period"] == 10
+
+    def test_its_parameters_are_checked_like_those_of_the_class(self, registry):
+        """A value that the class refuses is refused, and so is an unknown name, in the preset's name."""
+        registry.register_preset("quick", First, increment_period=10)
+        for values in ({"increment_period": 0}, {"increment_period": "10"}, {"minimum": 2.0**20}, {"period": 3}):
+            with pytest.raises(InvalidSpecError):
+                registry.resolve(dict(values, name="quick"))
+        with pytest.raises(InvalidSpecError, match="unknown parameter 'period' of quick"):
+            registry.resolve({"name": "quick", "period": 3})
+
+    @pytest.mark.parametrize("defaults", [{"period": 1}, {"increment_period": 0}, {"maximum": 4.0}])
+    def test_bad_defaults_are_refused_at_once(self, registry, defaults):
+        """When it is registered, not when it is first used; and nothing is registered."""
+        with pytest.raises(InvalidSpecError, match=next(iter(defaults)) if "maximum" not in defaults else "initial"):
+            registry.register_preset("quick", First, **defaults)
+        assert registry.names() == []
+
+    def test_the_class_does_not_become_its_preset(self, registry):
+        """Asked for by class, it has its own defaults, in whatever order they were registered."""
+        registry.register_preset("quick", First, increment_period=10)
+        assert registry.resolve(First).params.increment_period == 2000
+        registry.register("first")(First)
+        assert registry.plugin_of(First).name == "first"
+
+    def test_a_preset_of_a_name_and_of_a_preset(self, registry):
+        """The last has the defaults of both, its own first."""
+        registry.register("first")(First)
+        registry.register_preset("quick", "first", increment_period=10, minimum=2)
+        registry.register_preset("quicker", "quick", increment_period=5)
+        params = registry.resolve("quicker").params
+        assert (params.increment_period, params.minimum) == (5, 2.0)
+
+    def test_a_taken_name(self, registry):
+        """The same preset again is fine; another one of the same class is not, nor is the class itself."""
+        registry.register_preset("quick", First, increment_period=10)
+        registry.register_preset("quick", First, increment_period=10)
+        with pytest.raises(NameTakenError, match="a preset of .*First"):
+            registry.register_preset("quick", First, increment_period=11)
+        with pytest.raises(NameTakenError):
+            registry.register("quick")(First)
+        registry.register_preset("quick", First, increment_period=11, override=True)
+        assert registry.resolve("quick").params.increment_period == 11
+
+    def test_a_class_with_a_constructor_of_its_own(self, registry):
+        """Also one that needs an argument, which the preset may give or leave open."""
+
+        class Own(First):
+            def __init__(self, start: float, by: float = 2.0):
+                self.values = (start, by)
+
+        registry.register_preset("halves", Own, by=0.5)
+        registry.register_preset("all", Own, by=0.5, start=3.0)
+        assert registry.resolve({"name": "halves", "start": 1.0}).values == (1.0, 0.5)
+        assert registry.resolve("all").values == (3.0, 0.5)
+        assert (registry.plugin("halves").needs_nothing, registry.plugin("all").needs_nothing) == (False, True)
+
+    def test_where_it_comes_from_and_what_it_says(self, registry):
+        """The listing names the line that registered it; without a description it has that of the class."""
+        line = sys._getframe().f_lineno + 1
+        registry.register_preset("quick", DynamicLossScale, description="In a hurry.", increment_period=10)
+        registry.register_preset("plain", DynamicLossScale)
+        rows = {row.name: row for row in registry.listing()}
+        assert (rows["quick"].origin, rows["quick"].plugin.description) == (f"{__file__}:{line}", "In a hurry.")
+        assert rows["plain"].plugin.description == DynamicLossScale.__doc__.partition("\n")[0]
+
+
 def test_only_a_loss_scale_can_be_registered(registry):
     """A class without the contract is refused by name, and so is what is no class."""
     with pytest.raises(TypeError, match="int is not a loss scale: it has no __call__ and no update"):

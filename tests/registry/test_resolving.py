@@ -82,7 +82,11 @@ def test_an_unknown_name_says_all_there_is_to_say():
     with pytest.raises(InvalidSpecError) as caught:
         resolve("dynamik")
     message = str(caught.value)
-    assert "unknown loss scale 'dynamik'; did you mean 'dynamic'? Valid: dynamic, fixed, static." in message
+    assert (
+        "unknown loss scale 'dynamik'; did you mean 'dynamic'? Valid: adaptive_window, dynamic, dynamic/apex, "
+        in message
+    )
+    assert ", dynamic/tf1_contrib, fairseq, fixed, log_max, none, scheduled, static, tolerant." in message
     assert "@scalekeeper.register" in message
     assert "import path 'package.module:Class'" in message
 

@@ -71,6 +71,8 @@ def suiting(schema):
         yield st.booleans()
     elif kind == "null":
         yield st.none()
+    elif "enum" in schema:
+        yield st.sampled_from(schema["enum"])
     elif kind == "array":
         yield st.sampled_from([[1], [1, 2], [0.5], [2, 1], [1, 2, 3], ["x"], []])
 
@@ -84,7 +86,7 @@ def spellings_of(cases):
     found = {}
     for case in cases["allOf"]:
         (key,) = case["if"]["required"]
-        found[case["then"]["$ref"].partition(".")[2]] = case["if"]["properties"][key]["enum"]
+        found[case["then"]["$ref"].partition(".")[2].replace("~1", "/")] = case["if"]["properties"][key]["enum"]
     return found
 
 
@@ -162,6 +164,11 @@ PIECEWISE = {"schedule": "piecewise_constant_decay", "boundaries": [1, 2], "valu
     [
         {"optimizer": "sgd", "loss_scale": {"name": "dynamic", "minimum": 4, "maximum": 2}},
         {"optimizer": "sgd", "loss_scale": {"name": "dynamic", "maximum": 1024}},
+        {"optimizer": "sgd", "loss_scale": {"name": "dynamic/apex", "minimum": 2**20}},
+        {"optimizer": "sgd", "loss_scale": {"name": "scheduled", "values": [1, 2, 4], "boundaries": [2, 1]}},
+        {"optimizer": "sgd", "loss_scale": {"name": "scheduled", "values": [1, 2, 4], "boundaries": [2]}},
+        {"optimizer": "sgd", "loss_scale": {"name": "none", "apply_after_skips": 3}},
+        {"optimizer": "sgd", "loss_scale": {"name": "adaptive_window", "initial_window": 21}},
         {"optimizer": {"name": "sgd", "learning_rate": dict(PIECEWISE, values=[1, 2])}},
         {"optimizer": {"name": "sgd", "learning_rate": dict(PIECEWISE, boundaries=[2, 1])}},
     ],

@@ -1,0 +1,129 @@
+"""A loss scale that learns how long to wait before it grows."""
+
+from typing import Any, Dict, List, Optional
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ..registry.fields import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
+from ..registry.plugins import loss_scales
+from .bounds import grown, require_bounds, shrunk
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
+
+_PATIENCE = 3  # raises that lengthen the window, and drops that shorten it
+_SHORTEST = -1  # the place of the window of one step, before the first of the list
+
+
+@loss_scales.register("adaptive_window")
+class AdaptiveWindowLossScale(LossScale):
+    """A dynamic loss scale whose window, the good steps it takes to grow, lengthens and shortens.
+
+    State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises``, ``drops`` (int64).
+    The windows, from ``minimum_window`` to ``maximum_window``, are by default 20, 30, 40, 50, 100, 200, 500 and 1000;
+    ``window_place`` is the place of the current one in it; -1 is a window of one step.
+    A good step is applied, and ``good_steps`` is one more; when it reaches the window, it goes back to 0, the scale is
+      multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
+      of the list is taken and ``raises`` go back to 0.
+    A bad step is skipped, ``good_steps`` go back to 0, the scale is divided by ``multiplier``, never below ``minimum``,
+      and ``drops`` are one more; at the third, unless the window is the first of the list already, the window becomes
+      one step, so that the scale finds its way back soon, and ``raises`` and ``drops`` go back to 0.
+    Where nothing is left to lengthen or to shorten, the fourth counts as none.
+
+    The rule is that of MindFormers' ``AdaptiveLossScaleUpdateCell`` (mindformers/wrapper/adaptive_loss_scale.py), but
+    for a list that would go below ``minimum_window``, where ours ends, and an unknown first window, which is an error.
+
+    >>> from scalekeeper import AdaptiveWindowLossScale
+    >>> loss_scale = AdaptiveWindowLossScale(initial_loss_scale=1024, minimum_window=2, initial_window=2)
+    >>> for _ in range(6):
+    ...     _ = loss_scale.update([1.0])
+    >>> loss_scale.state()
+    {'current_loss_scale': 8192.0, 'good_steps': 0, 'window_place': 1, 'raises': 0, 'drops': 0}
+    """
+
+    class Params(LossScaleParams):
+        initial_loss_scale: PositiveFloat = Field(2.0**15, description="The scale of the first step.")
+        initial_window: PositiveInt = Field(20, description="The window of the first step; one of the list.")
+        multiplier: GreaterThanOne = Field(2.0, description="What the scale is multiplied or divided by.")
+        minimum_window: PositiveInt = Field(20, description="The first window of the list.")
+        maximum_window: PositiveInt = Field(1000, description="The last window of the list.")
+        minimum: PositiveFloat = Field(1.0, description="The scale never goes below this.")
+        maximum: Optional[PositiveFloat] = Field(
+            None, description="The scale never goes above this; null: it grows as long as it is finite."
+        )
+
+        @model_validator(mode="after")
+        def _bounds_hold(self) -> "AdaptiveWindowLossScale.Params":
+            require_bounds(self.initial_loss_scale, self.minimum, self.maximum)
+            if self.maximum_window <= self.minimum_window:
+                message = f"{self.maximum_window} is not above the minimum_window, {self.minimum_window}"
+                raise broken_rule("maximum_window", message)
+            windows = windows_between(self.minimum_window, self.maximum_window)
+            if self.initial_window not in windows:
+                listed = ", ".join(map(str, windows))
+                raise broken_rule("initial_window", f"{self.initial_window} is none of the windows: {listed}")
+            return self
+
+    params: Params
+
+    def _begin(self, params: LossScaleParams) -> None:
+        super()._begin(params)
+        self.windows = windows_between(self.params.minimum_window, self.params.maximum_window)
+        self._by_place = [np.int64(window) for window in (1, *self.windows)]
+
+    def initial_state(self) -> Dict[str, Any]:
+        return {
+            "current_loss_scale": np.float32(self.params.initial_loss_scale),
+            "good_steps": np.int64(0),
+            "window_place": np.int64(self.windows.index(self.params.initial_window)),
+            "raises": np.int64(0),
+            "drops": np.int64(0),
+        }
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        params, finite, none, one = self.params, report.finite, ops.int64(0), ops.int64(1)
+        scale, place, good_steps = state["current_loss_scale"], state["window_place"], state["good_steps"] + one
+        window = ops.pick(self._by_place, place + one)
+        grows = ops.logical_and(finite, good_steps >= window)
+        bad = ops.logical_not(finite)
+        larger = grown(scale, params.multiplier, params.maximum, ops)
+        smaller = shrunk(scale, params.multiplier, params.minimum, ops)
+
+        raises = ops.where(grows, _next_of_four(state["raises"], ops), state["raises"])
+        drops = ops.where(grows, none, ops.where(bad, _next_of_four(state["drops"], ops), state["drops"]))
+        patience = ops.int64(_PATIENCE)
+        has_longer = place < ops.int64(len(self.windows) - 1)
+        lengthens = ops.logical_and(ops.logical_and(grows, has_longer), raises >= patience)
+        shortens = ops.logical_and(ops.logical_and(bad, place > none), drops >= patience)
+        is_new = ops.logical_or(lengthens, shortens)
+        return {
+            "current_loss_scale": ops.where(grows, larger, ops.where(bad, smaller, scale)),
+            "good_steps": ops.where(ops.logical_or(grows, bad), none, good_steps),
+            "window_place": ops.where(lengthens, place + one, ops.where(shortens, ops.int64(_SHORTEST), place)),
+            "raises": ops.where(is_new, none, raises),
+            "drops": ops.where(shortens, none, drops),
+        }
+
+    def quiet_steps(self, state: State) -> int:
+        return max(int(self._by_place[int(state["window_place"]) + 1]) - 1 - int(state["good_steps"]), 0)
+
+    def after_quiet_steps(self, state: State, count: int) -> State:
+        return dict(state, good_steps=state["good_steps"] + np.int64(count))
+
+
+def windows_between(minimum: int, maximum: int) -> List[int]:
+    """Down from the maximum: half of it in whole hundreds, from 100 to 50, and on by half the minimum."""
+    windows, window = [maximum], float(maximum)
+    while window > minimum:
+        if window > 100:
+            window = window // 200 * 100
+        elif window == 100:
+            window = 50.0
+        else:
+            window -= minimum / 2
+        windows.append(max(int(window), minimum))
+    return windows[::-1]
+
+
+def _next_of_four(count: Any, ops: Any) -> Any:
+    return ops.where(count >= ops.int64(_PATIENCE), ops.int64(0), count + ops.int64(1))

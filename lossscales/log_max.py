@@ -1,0 +1,131 @@
+"""A loss scale that keeps the gradients' largest magnitude out of reach of the largest number there is."""
+
+from typing import Any, Dict, FrozenSet
+
+import numpy as np
+from pydantic import Field, model_validator
+from typing_extensions import Annotated
+
+from ..registry.fields import FLOAT32_TINY, BelowOne, NonNegativeFloat, PositiveFloat
+from ..registry.plugins import loss_scales
+from .bounds import require_bounds
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
+
+_LOWEST, _HIGHEST = -126.0, 127.99  # where 2 ** x is a normal float32
+
+
+@loss_scales.register("log_max")
+class LogMaxLossScale(LossScale):
+    """Lowers the scale before gradients overflow, by the statistics of their largest magnitude.
+
+    State (float32): ``current_loss_scale``; ``mean``, ``slow_mean``, ``mean_of_squares``: decaying sums of x, x and x²,
+    by ``beta1``, ``beta2`` and ``beta2``; ``beta1_power``, ``beta2_power``: what they still lack.
+    A step whose gradients are all finite is applied; x = log2 of their largest magnitude, unscaled.
+    Any other step is skipped; x = ``log_max`` - log2(scale) + 1: twice what the scale leaves room for.
+    With the sums' shares of one taken out,
+      scale = 2 ** (``log_max`` - (mean + ``overflow_std_dev`` * deviation)), between ``minimum`` and ``maximum``;
+      after an overflow at most half of what it was: the mean is raised by as much as that takes.
+    A step whose gradients are all zero says nothing and changes nothing.
+
+    The rule is OpenSeq2Seq's ``LogMaxScaler`` (open_seq2seq/optimizers/automatic_loss_scaler.py), except for overflows:
+    there x was 2 ** ``log_max`` where a logarithm was meant, and one overflow brought the scale to its minimum. log2
+    is that of ``ops``, within 0.009 of the true one, so that the step is the same everywhere to the last bit.
+
+    >>> from scalekeeper import LogMaxLossScale
+    >>> loss_scale = LogMaxLossScale()
+    >>> for gradient in (4.0, 4.0, 8.0, float("inf")):
+    ...     _ = loss_scale.update([gradient])
+    ...     print(round(float(loss_scale())))
+    16384
+    16384
+    4714
+    722
+    """
+
+    class Params(LossScaleParams):
+        initial_loss_scale: PositiveFloat = Field(1.0, description="The scale of the first step.")
+        log_max: Annotated[float, Field(ge=-126, le=128)] = Field(
+            16.0, description="log2 of what the scaled gradients should stay below: 16 for float16."
+        )
+        beta1: BelowOne = Field(0.99, description="How slowly the mean forgets.")
+        beta2: BelowOne = Field(0.999, description="How slowly the deviation forgets.")
+        overflow_std_dev: NonNegativeFloat = Field(
+            3.09, description="Deviations above the mean that must fit: 3.09 is one step of a thousand that does not."
+        )
+        minimum: PositiveFloat = Field(1.0, description="The scale never goes below this.")
+        maximum: PositiveFloat = Field(2.0**24, description="The scale never goes above this.")
+
+        @model_validator(mode="after")
+        def _bounds_hold(self) -> "LogMaxLossScale.Params":
+            require_bounds(self.initial_loss_scale, self.minimum, self.maximum)
+            return self
+
+    params: Params
+
+    def _begin(self, params: LossScaleParams) -> None:
+        super()._begin(params)
+        # of the betas as float32, so that the first sample's share is just what the sums lack
+        self._share1 = float(np.float32(1) - np.float32(self.params.beta1))
+        self._share2 = float(np.float32(1) - np.float32(self.params.beta2))
+
+    @property
+    def needs(self) -> FrozenSet[str]:
+        return frozenset({"finite", "largest_magnitude"})
+
+    def initial_state(self) -> Dict[str, Any]:
+        sums = {name: np.float32(0) for name in ("mean", "slow_mean", "mean_of_squares")}
+        powers = {name: np.float32(1) for name in ("beta1_power", "beta2_power")}
+        return {"current_loss_scale": np.float32(self.params.initial_loss_scale), **sums, **powers}
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        params, one, rounded = self.params, ops.float32(1), ops.rounded
+        scale, largest = state["current_loss_scale"], report.largest_magnitude
+        # what is smaller than a normal number counts as zero, which it is on some devices
+        is_positive = ops.logical_and(report.finite, largest >= ops.float32(FLOAT32_TINY))
+        overflowed = ops.logical_not(report.finite)
+        log_scale = ops.log2(scale)
+        no_room = ops.float32(params.log_max + 1) - log_scale
+        sample = ops.where(is_positive, ops.log2(ops.where(is_positive, largest, one)), no_room)
+
+        beta1, beta2 = ops.float32(params.beta1), ops.float32(params.beta2)
+        share1, share2 = ops.float32(self._share1), ops.float32(self._share2)
+        mean = _decayed(state["mean"], beta1, ops) + rounded(share1 * sample)
+        slow_mean = _decayed(state["slow_mean"], beta2, ops) + rounded(share2 * sample)
+        squares = _decayed(state["mean_of_squares"], beta2, ops) + rounded(share2 * rounded(sample * sample))
+        beta1_power = _decayed(state["beta1_power"], beta1, ops)
+        beta2_power = _decayed(state["beta2_power"], beta2, ops)
+        weight1, weight2 = one - beta1_power, one - beta2_power
+
+        typical = rounded(slow_mean / weight2)
+        variance = rounded(squares / weight2) - rounded(typical * typical)
+        deviation = ops.sqrt(ops.maximum(variance, ops.float32(0)))
+        cutoff = rounded(mean / weight1) + rounded(ops.float32(params.overflow_std_dev) * deviation)
+        log_next = rounded(ops.float32(params.log_max) - rounded(cutoff))
+
+        shortfall = ops.maximum(rounded(log_next - rounded(log_scale - one)), ops.float32(0))
+        mean = ops.where(overflowed, mean + rounded(shortfall * weight1), mean)
+        log_next = ops.where(overflowed, rounded(log_next - shortfall), log_next)
+
+        minimum, maximum = ops.float32(params.minimum), ops.float32(params.maximum)
+        log_next = ops.minimum(ops.maximum(log_next, ops.float32(_LOWEST)), ops.float32(_HIGHEST))
+        following = ops.exp2(log_next)
+        following = ops.where(overflowed, ops.minimum(following, scale * ops.float32(0.5)), following)
+        following = ops.minimum(ops.maximum(following, minimum), maximum)
+
+        learns = ops.logical_or(is_positive, overflowed)
+        after = {
+            "current_loss_scale": following,
+            "mean": mean,
+            "slow_mean": slow_mean,
+            "mean_of_squares": squares,
+            "beta1_power": beta1_power,
+            "beta2_power": beta2_power,
+        }
+        return {name: ops.where(learns, value, state[name]) for name, value in after.items()}
+
+
+def _decayed(value: Any, beta: Any, ops: Any) -> Any:
+    """The product, but 0 where it is no normal number any more: some devices make that of it, and others do not."""
+    product = ops.rounded(value * beta)
+    return ops.where(abs(product) >= ops.float32(FLOAT32_TINY), product, ops.float32(0))

@@ -1,0 +1,74 @@
+"""No loss scale, and still a say in which steps are applied."""
+
+from typing import Any, Dict, FrozenSet, Optional
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ..registry.fields import NonNegativeInt, broken_rule
+from ..registry.plugins import loss_scales
+from .contract import FOREVER, LossScale, LossScaleParams
+from .report import Report, State
+
+
+@loss_scales.register("none")
+class NoLossScale(LossScale):
+    """The scale is 1: for bfloat16 and float32, which need none.
+
+    State: none; with ``apply_after_skips``, ``bad_steps`` (int64): the bad steps in a row.
+    A step whose gradients are all finite is applied, and ``bad_steps`` go back to 0.
+    Any other step makes ``bad_steps`` one more, and is
+      applied, as without a loss scale;
+      with ``skip_nonfinite``: skipped;
+      with ``apply_after_skips`` too: skipped while ``bad_steps`` are no more than that, and applied from there on.
+
+    The last is the rule of Optax's ``apply_if_finite``, which calls it max_consecutive_errors.
+
+    >>> from scalekeeper import NoLossScale
+    >>> policy = NoLossScale(skip_nonfinite=True, apply_after_skips=2)
+    >>> [bool(policy.update([gradient])[1]) for gradient in (float("nan"), float("nan"), float("nan"), 1.0)]
+    [False, False, True, True]
+    """
+
+    class Params(LossScaleParams):
+        skip_nonfinite: bool = Field(False, description="Skip a step whose gradients are not all finite.")
+        apply_after_skips: Optional[NonNegativeInt] = Field(
+            None, description="Apply such a step all the same after so many that were skipped in a row; null: never."
+        )
+
+        @model_validator(mode="after")
+        def _skips_if_it_counts_skips(self) -> "NoLossScale.Params":
+            if self.apply_after_skips is not None and not self.skip_nonfinite:
+                message = f"{self.apply_after_skips} says nothing where no step is skipped: set skip_nonfinite to true"
+                raise broken_rule("apply_after_skips", message)
+            return self
+
+    params: Params
+
+    def scale(self, state: State, ops: Any) -> Any:
+        return ops.float32(1)
+
+    @property
+    def needs(self) -> FrozenSet[str]:
+        return frozenset({"finite"}) if self.params.skip_nonfinite else frozenset()
+
+    def should_apply(self, state: State, report: Report, ops: Any) -> Any:
+        if not self.params.skip_nonfinite:
+            return True
+        if self.params.apply_after_skips is None:
+            return report.finite
+        return ops.logical_or(report.finite, state["bad_steps"] >= ops.int64(self.params.apply_after_skips))
+
+    def initial_state(self) -> Dict[str, Any]:
+        return {} if self.params.apply_after_skips is None else {"bad_steps": np.int64(0)}
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        if self.params.apply_after_skips is None:
+            return state
+        return {"bad_steps": ops.where(report.finite, ops.int64(0), state["bad_steps"] + ops.int64(1))}
+
+    def quiet_steps(self, state: State) -> int:
+        return FOREVER
+
+    def after_quiet_steps(self, state: State, count: int) -> State:
+        return {"bad_steps": np.int64(0)} if state and count else state

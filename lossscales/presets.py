@@ -1,0 +1,88 @@
+"""The dynamic loss scales of other libraries, as presets: their defaults and their rules, in our words.
+
+An original without a floor goes to 0 after enough overflows and stays there for ever; its preset stops at float32's
+smallest normal number. An original without a ceiling goes to infinity; its preset grows as long as it is finite. Where
+an original raises an error after too many overflows, the optimizer's own limit on skipped steps does that here.
+"""
+
+from typing import Any, Dict, NamedTuple
+
+from ..registry.fields import FLOAT32_MAX, FLOAT32_TINY
+from ..registry.plugins import loss_scales
+from .dynamic import DynamicLossScale
+
+
+class Preset(NamedTuple):
+    description: str
+    defaults: Dict[str, Any]
+
+
+PRESETS = {
+    "pytorch": Preset(
+        "PyTorch's torch.amp.GradScaler; it has no floor.",
+        {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY},
+    ),
+    "apex": Preset(
+        "NVIDIA Apex's amp (apex/amp/scaler.py); it has no floor unless it is given min_loss_scale.",
+        {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY, "maximum": 2.0**24},
+    ),
+    "deepspeed": Preset(
+        "DeepSpeed's DynamicLossScaler: backs off at the second overflow since it last grew, and at each after that.",
+        {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2},
+    ),
+    "deepspeed_consecutive": Preset(
+        "DeepSpeed with consecutive_hysteresis: backs off at the second overflow in a row, and at each one after that.",
+        {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2, "refill": "on_good_step"},
+    ),
+    "megatron": Preset(
+        "Megatron-Core's DynamicGradScaler with Megatron-LM's arguments.",
+        {"initial_loss_scale": 2.0**32, "increment_period": 1000, "hysteresis": 2},
+    ),
+    "colossalai": Preset(
+        "ColossalAI's DynamicGradScaler; it has no floor unless it is given min_scale.",
+        {"initial_loss_scale": 2.0**16, "increment_period": 1000, "minimum": FLOAT32_TINY, "hysteresis": 2},
+    ),
+    "paddle": Preset(
+        "PaddlePaddle's paddle.amp.GradScaler: decr_every_n_nan_or_inf is the hysteresis; it has no floor.",
+        {
+            "initial_loss_scale": 2.0**16,
+            "minimum": FLOAT32_TINY,
+            "refill": "on_good_step",
+            "refill_on_backoff": True,
+        },
+    ),
+    "jmp": Preset(
+        "DeepMind's jmp.DynamicLossScale, whose initial scale has no default: 2**15 is the one of its examples.",
+        {},
+    ),
+    "flax": Preset(
+        "Flax's DynamicScale: it asks whether 2000 steps were good before it counts another, so the 2001st grows.",
+        {"initial_loss_scale": 2.0**16, "increment_period": 2001, "minimum": FLOAT32_TINY, "maximum": FLOAT32_MAX},
+    ),
+    "onnxruntime": Preset(
+        "ONNX Runtime's DynamicLossScaler.",
+        {"initial_loss_scale": 2.0**16, "maximum": 2.0**24},
+    ),
+    "tf1_contrib": Preset(
+        "TensorFlow 1's tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager: two overflows since the last "
+        "change of the scale make it back off. Initial scale and period have no default there.",
+        {"backoff_factor": 0.8, "hysteresis": 2, "refill_on_backoff": True},
+    ),
+    "keras3": Preset(
+        "Keras 3's LossScaleOptimizer; it has no floor.",
+        {"minimum": FLOAT32_TINY},
+    ),
+    "mindspore": Preset(
+        "MindSpore's DynamicLossScaleManager.",
+        {"initial_loss_scale": 2.0**24},
+    ),
+    "openseq2seq": Preset(
+        "OpenSeq2Seq's BackoffScaler, which starts at its ceiling.",
+        {"initial_loss_scale": 2.0**24, "maximum": 2.0**24},
+    ),
+}
+
+for _name, _preset in PRESETS.items():
+    loss_scales.register_preset(
+        "dynamic/" + _name, DynamicLossScale, description=_preset.description, **_preset.defaults
+    )

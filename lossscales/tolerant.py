@@ -1,0 +1,101 @@
+"""A loss scale that puts up with a share of overflows."""
+
+from typing import Any, Dict, Optional
+
+import math
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from ..registry.fields import Fraction, GreaterThanOne, PositiveFloat, PositiveInt
+from ..registry.plugins import loss_scales
+from .bounds import grown, require_bounds, shrunk
+from .contract import LossScale, LossScaleParams
+from .report import Report, State
+
+_WHOLE = 2**30  # the share is compared in whole numbers, which are the same everywhere: one is 2**-30
+
+
+@loss_scales.register("tolerant", aliases=("fairseq",))
+class TolerantLossScale(LossScale):
+    """Backs off only when the share of overflows since the scale last changed reaches a tolerance.
+
+    State: ``current_loss_scale`` (float32), ``good_steps``, ``steps_since_rescale``, ``overflows_since_rescale``
+    (int64).
+    Every step: ``steps_since_rescale`` is one more.
+    A step whose gradients are all finite is applied, and
+      ``good_steps`` is one more; when it reaches ``increment_period``, it goes back to 0, the scale is multiplied by
+      ``multiplier`` (never above ``maximum``), and ``steps_since_rescale`` goes back to 0.
+    Any other step is skipped, and
+      ``good_steps`` goes back to 0, ``overflows_since_rescale`` is one more;
+      if these are at least ``tolerance`` of ``steps_since_rescale``, the scale is divided by ``multiplier`` (never
+      below ``minimum``), and both go back to 0.
+
+    The rule is that of fairseq's ``DynamicLossScaler`` (fairseq/optim/dynamic_loss_scaler.py), where growth does not
+    forget the overflows before it either. ``minimum`` is what it calls threshold. Its own min_loss_scale ends the
+    training; here the scale stays at the floor, and the optimizer's limit on skipped steps ends it.
+
+    >>> from scalekeeper import TolerantLossScale
+    >>> loss_scale = TolerantLossScale(initial_loss_scale=1024, tolerance=0.5)
+    >>> for gradient in (1.0, 1.0, float("inf"), float("inf")):
+    ...     _ = loss_scale.update([gradient])
+    ...     print(float(loss_scale()))
+    1024.0
+    1024.0
+    1024.0
+    512.0
+    """
+
+    class Params(LossScaleParams):
+        initial_loss_scale: PositiveFloat = Field(2.0**15, description="The scale of the first step.")
+        increment_period: PositiveInt = Field(2000, description="Finite steps in a row after which the scale grows.")
+        multiplier: GreaterThanOne = Field(2.0, description="What the scale is multiplied or divided by.")
+        tolerance: Fraction = Field(
+            0.0, description="The share of overflows since the scale last changed at which it backs off."
+        )
+        minimum: PositiveFloat = Field(1e-4, description="The scale never goes below this.")
+        maximum: Optional[PositiveFloat] = Field(
+            None, description="The scale never goes above this; null: it grows as long as it is finite."
+        )
+
+        @model_validator(mode="after")
+        def _bounds_hold(self) -> "TolerantLossScale.Params":
+            require_bounds(self.initial_loss_scale, self.minimum, self.maximum)
+            return self
+
+    params: Params
+
+    def initial_state(self) -> Dict[str, Any]:
+        counters = ("good_steps", "steps_since_rescale", "overflows_since_rescale")
+        state: Dict[str, Any] = {"current_loss_scale": np.float32(self.params.initial_loss_scale)}
+        state.update((name, np.int64(0)) for name in counters)
+        return state
+
+    def next_state(self, state: State, report: Report, ops: Any) -> State:
+        params, finite, none, one = self.params, report.finite, ops.int64(0), ops.int64(1)
+        scale, good_steps = state["current_loss_scale"], state["good_steps"] + one
+        steps = state["steps_since_rescale"] + one
+        overflows = ops.where(finite, state["overflows_since_rescale"], state["overflows_since_rescale"] + one)
+        is_due = ops.logical_and(finite, good_steps >= ops.int64(params.increment_period))
+        # rounded down, so that a share of 1/5 reaches a tolerance of 0.2
+        is_too_much = overflows * ops.int64(_WHOLE) >= steps * ops.int64(math.floor(params.tolerance * _WHOLE))
+        backs_off = ops.logical_and(ops.logical_not(finite), is_too_much)
+        larger = grown(scale, params.multiplier, params.maximum, ops)
+        smaller = shrunk(scale, params.multiplier, params.minimum, ops)
+        return {
+            "current_loss_scale": ops.where(is_due, larger, ops.where(backs_off, smaller, scale)),
+            "good_steps": ops.where(ops.logical_and(finite, ops.logical_not(is_due)), good_steps, none),
+            "steps_since_rescale": ops.where(ops.logical_or(is_due, backs_off), none, steps),
+            "overflows_since_rescale": ops.where(backs_off, none, overflows),
+        }
+
+    def quiet_steps(self, state: State) -> int:
+        return max(self.params.increment_period - 1 - int(state["good_steps"]), 0)
+
+    def after_quiet_steps(self, state: State, count: int) -> State:
+        steps = np.int64(count)
+        return dict(
+            state,
+            good_steps=state["good_steps"] + steps,
+            steps_since_rescale=state["steps_since_rescale"] + steps,
+        )

@@ -1,0 +1,46 @@
+"""dynamic/pytorch beside the real torch.amp.GradScaler, with a real optimizer, on a CPU."""
+
+import numpy as np
+import torch
+
+
+def theirs(gradients, interval, room, **factors):
+    """The scale before each step, and whether the optimizer's step moved the weight."""
+    scaler = torch.amp.GradScaler("cpu", growth_interval=interval, **factors)
+    weight = torch.nn.Parameter(torch.zeros(()))
+    optimizer, found = torch.optim.SGD([weight], lr=1.0), []
+    scaler.scale(torch.zeros(()))  # makes its state
+    for gradient in gradients:
+        scale, before = scaler.get_scale(), weight.item()
+        weight.grad = torch.tensor(float(gradient) * scale if scale <= room else float("inf"), dtype=torch.float32)
+        scaler.step(optimizer)
+        scaler.update()
+        found.append((scale, weight.item() != before))
+    return found
+
+
+def test_the_real_grad_scaler(sequence, ours):
+    """The same scale and the same decision at each of 5,000 steps."""
+    number, gradients = sequence
+    spec = {"name": "dynamic/pytorch", "increment_period": 8 + number}
+    assert ours(spec, gradients, room=2.0**26) == theirs(gradients, 8 + number, 2.0**26)
+
+
+def test_other_factors(sequence, ours):
+    """growth_factor and backoff_factor mean what they mean there, to the bit."""
+    _, gradients = sequence
+    factors = {"growth_factor": 1.5, "backoff_factor": 0.75}
+    spec = dict(factors, name="dynamic/pytorch", increment_period=5)
+    assert ours(spec, gradients, room=2.0**26) == theirs(gradients, 5, 2.0**26, **factors)
+
+
+def test_the_defaults_are_those_of_the_class():
+    """Taken from the installed library."""
+    from scalekeeper import resolve
+
+    scaler, params = torch.amp.GradScaler("cpu"), resolve("dynamic/pytorch").params
+    scaler.scale(torch.zeros(()))
+    assert params.initial_loss_scale == scaler.get_scale()
+    assert params.increment_period == scaler.get_growth_interval()
+    assert (params.multiplier, 1 / params.multiplier) == (scaler.get_growth_factor(), scaler.get_backoff_factor())
+    assert np.float32(params.minimum) == np.finfo(np.float32).tiny
