@@ -39,10 +39,9 @@ class LossScaleLogger(_Callback):
     adds.
     """
 
-    _supports_tf_logs = True  # so that it gets the very logs that the progress bar gets
-
     def __init__(self, every: Optional[int] = None) -> None:
         super().__init__()
+        self._supports_tf_logs = True  # so that it gets the very logs that the progress bar gets
         if every is not None and (isinstance(every, bool) or not isinstance(every, int) or every < 1):
             raise ValueError(f"every is {every!r}, and should be a number of batches from 1 on, or None")
         self.every = every
@@ -95,7 +94,7 @@ class TraceRecorder(_Callback):
         self._steps, self._scale = 0, 1.0
 
     def set_model(self, model: Any) -> None:
-        """Have the steps measured: those that are traced from now on."""
+        """Have the steps measured: those that are traced from now on. Up to 2.1, a second ``fit`` traces none."""
         super().set_model(model)
         if self._optimizer._watch(_TRACED) and getattr(model, "train_function", None) is not None:
             model.train_function = None  # Keras traces it anew
