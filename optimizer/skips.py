@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import inspect
+
 import numpy as np
 import tensorflow as tf
 
@@ -13,6 +15,8 @@ from ..serialization.skips import IN_A_ROW, LAST, OVERFLOWS, TOTAL
 from .graph_state import make_variable
 
 _MOST_SHOWN = 1000  # of the variables, in the error that a graph raises
+_COMPILES = {"experimental_compile", "jit_compile"} & set(inspect.signature(tf.function).parameters)
+_CAN_COMPILE_TEXT = _COMPILES != {"experimental_compile"}  # 2.0 has neither, and can
 
 
 class _Group(NamedTuple):
@@ -91,7 +95,8 @@ class Skips:
     def _stop(self, run: Any, step: Any, loss_scale: Any, key: Any, bad: Any) -> Any:
         """An operation that fails when it is enough: a graph has no other way to raise an error.
 
-        What XLA has compiled never fails; there, ``raise_if_stuck`` tells.
+        What XLA has compiled never fails; there, ``raise_if_stuck`` tells. From 2.1 to 2.4 it does not compile what has
+        text in it, so that the text has to do with an operation's name.
         """
         names = self._groups[key].names[:_MOST_SHOWN]
         told = [
@@ -105,10 +110,12 @@ class Skips:
             tf.cast(bad[:_MOST_SHOWN] > 0, tf.int64),
             WHAT_TO_TRY,
         ]
+        data = [tf.convert_to_tensor(each) for each in told]
         return tf.raw_ops.Assert(
             condition=run < tf.constant(self._stop_after, tf.int64),
-            data=[tf.convert_to_tensor(each) for each in told],
+            data=data if _CAN_COMPILE_TEXT else [each for each in data if each.dtype != tf.string],
             summarize=_MOST_SHOWN,
+            name=f"{self._stop_after}_steps_in_a_row_were_skipped__raise_if_stuck_tells_more",
         )
 
     # Between steps

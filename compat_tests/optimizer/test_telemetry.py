@@ -1,5 +1,7 @@
 """What the optimizer knows of its run: counted on the device, told on request, and an end to a run that is stuck."""
 
+import inspect
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,6 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 
 KINDS = pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 WAYS = pytest.mark.parametrize("way", ["eager", "traced"])
+HAS_TEXT_IN_GRAPHS = {"jit_compile", "experimental_compile"} & {*inspect.signature(tf.function).parameters} != {
+    "experimental_compile"
+}
 GOOD, NAN, INF = 1.0, float("nan"), float("inf")
 
 
@@ -142,7 +147,10 @@ def test_an_eager_run_that_is_stuck_ends(kind):
 
 @KINDS
 def test_a_traced_run_that_is_stuck_ends(kind):
-    """A graph raises TensorFlow's error with the same figures, and again until a step is good; the state is kept."""
+    """A graph raises TensorFlow's error with the same figures, and again until a step is good; the state is kept.
+
+    From 2.1 to 2.4 it has numbers, and no text but in its name.
+    """
     run = Run(kind, stop_after_skips=3)
     for gradient in (NAN, NAN, GOOD, NAN, NAN):
         run.step(gradient)
@@ -150,8 +158,11 @@ def test_a_traced_run_that_is_stuck_ends(kind):
     for step in (6, 7):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             run.step(GOOD, INF)
-        for words in ("3 steps in a row", f"[{step}]", "[first second]", "[0 1]", "What to try: "):
-            assert words in str(caught.value)
+        told = str(caught.value)
+        for words in (f"[{step}]", "[0 1]", "3_steps_in_a_row_were_skipped__raise_if_stuck_tells_more"):
+            assert words in told
+        for words in ("3 steps in a row", "[first second]", "What to try: "):
+            assert (words in told) is HAS_TEXT_IN_GRAPHS
     assert run.counted() == (7, 6, 4, 7)
     with pytest.raises(TooManySkipsError, match="4 steps in a row were skipped, the last of them step 7; .*: second"):
         run.optimizer.raise_if_stuck()

@@ -133,6 +133,24 @@ def test_a_fixed_scale_applies_everything_by_default(found):
     assert not np.isfinite(found["fixed"]["False"][2]).any()
 
 
+def test_telemetry_speaks_of_all_replicas(found):
+    """A step is counted once, whoever was bad, and what is watched is the largest and the mean of both."""
+    names = ("steps", "skipped", "skipped_in_a_row", "largest_magnitude", "zero_share")
+    told = [[each[name] for name in names] for each in found["telemetry"]["telemetry"]]
+    infinity = float("inf")
+    assert told == [[1, 0, 0, 2, 0], [2, 1, 1, infinity, 0], [3, 2, 2, infinity, 0.5], [4, 2, 0, 3, 0.5]]
+    assert [each["overflows"] for each in found["telemetry"]["telemetry"]] == [{"table": n} for n in (0, 1, 2, 2)]
+
+
+def test_a_run_that_is_stuck_on_all_replicas_ends(found):
+    """The error is the graph's, and every replica has counted the same."""
+    assert found["telemetry"]["error"]["type"] == "InvalidArgumentError"
+    assert "3_steps_in_a_row_were_skipped" in found["telemetry"]["error"]["message"]
+    assert found["telemetry"]["stuck"]["skipped_in_a_row"] == 3
+    assert found["telemetry"]["stuck"]["last_overflows"] == ["table"]
+    assert sorted(found["telemetry"]["counters"]) == [[3, 3], [5, 5], [7, 7]]
+
+
 def test_gradients_that_are_summed_already(found):
     """They are applied once, and skipped by both replicas; where the inner optimizer can't, the error says so."""
     result = found["already_summed"]

@@ -73,6 +73,28 @@ def test_a_compiled_step_equals_the_uncompiled_one(inner):
     assert expected[-1][1] == {"current_loss_scale": 256.0, "good_steps": 0}
 
 
+def test_a_compiled_step_counts_what_it_skips():
+    """XLA leaves out the operation that would stop the run, and the counters tell: one asks whether it is stuck."""
+    options = {"attribute_overflows": True, "stop_after_skips": 2, "watch": ["largest_magnitude", "zero_share"]}
+    optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic", **options)
+    variable = tf.Variable([1.0, -2.0], name="only")
+    optimizer.apply_gradients([(tf.zeros([2]), variable)])
+
+    def step(grads):
+        optimizer.apply_gradients([(grads, variable)])
+        return tf.reduce_sum(grads)
+
+    function = compiled(step)
+    for grads in ([1.0, 0.0], [np.nan, 1.0], [np.inf, 1.0], [np.inf, 1.0]):
+        function(tf.constant(grads, tf.float32))
+    told = optimizer.telemetry
+    assert (told.steps, told.skipped, told.skipped_in_a_row, told.last_skipped_step) == (5, 3, 3, 5)
+    assert told.overflows == {"only": 3}
+    assert (told.largest_magnitude, told.zero_share) == (np.inf, 0.0)
+    with pytest.raises(scalekeeper.TooManySkipsError, match="3 steps in a row were skipped"):
+        optimizer.raise_if_stuck()
+
+
 def test_whether_a_function_can_be_compiled_is_known():
     """``tf.function`` compiles from 2.1 on; in 2.0 it does not know the argument, and says so."""
     if tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 1):

@@ -73,9 +73,10 @@ def two_devices(wrapper):
     return {"values": values, "scale": installed_keras.state_of(optimizer)["current_loss_scale"]}
 
 
-def in_scope(strategy, policy, learning_rate=1.0):
+def in_scope(strategy, policy, learning_rate=1.0, **options):
     with strategy.scope():
-        return tf.Variable(tf.zeros([3, 2])), LossScaleOptimizer(tf.keras.optimizers.SGD(learning_rate), policy)
+        inner = tf.keras.optimizers.SGD(learning_rate)
+        return tf.Variable(tf.zeros([3, 2]), name="table"), LossScaleOptimizer(inner, policy, **options)
 
 
 def sparse(strategy):
@@ -117,6 +118,20 @@ def fixed(strategy):
     return found
 
 
+def telemetry(strategy):
+    """A gradient that is not finite on one replica alone, on the other one, on both; and once too often."""
+    watched = ["largest_magnitude", "zero_share"]
+    variable, optimizer = in_scope(strategy, "dynamic", attribute_overflows=True, stop_after_skips=3, watch=watched)
+    rows, found = [[1, 2], [1, np.nan], [np.inf, 0], [3, 0]], []
+    for row in rows:
+        applied(strategy, optimizer, variable, lambda value: tf.fill([3, 2], value), [row])
+        found.append(optimizer.telemetry._asdict())
+    bad = [[np.nan, np.nan]] * 3
+    error = common.message_of(applied, strategy, optimizer, variable, lambda value: tf.fill([3, 2], value), bad)
+    counters = [common.on_replicas(strategy, counter) for counter in optimizer._skips.module.variables]
+    return {"telemetry": found, "error": error, "stuck": optimizer.telemetry._asdict(), "counters": counters}
+
+
 def already_summed(strategy):
     """Every replica applies what it is given, as if the caller had summed the gradients."""
     variable, optimizer = in_scope(strategy, "dynamic")
@@ -148,7 +163,7 @@ def cross_replica(strategy):
 
 if __name__ == "__main__":
     mirrored = tf.distribute.MirroredStrategy(common.two_logical_cpus())
-    scenarios = (custom_loops, sparse, report, fixed, already_summed, cross_replica)
+    scenarios = (custom_loops, sparse, report, fixed, telemetry, already_summed, cross_replica)
     found = {scenario.__name__: scenario(mirrored) for scenario in scenarios}
     found["pinned"] = pinned()
     found["two_devices"] = {wrapper: two_devices(wrapper) for wrapper in common.WRAPPERS}
