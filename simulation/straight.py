@@ -23,6 +23,7 @@ _KINDS: Dict[type, str] = {np.float32: FLOAT, np.int64: WHOLE, np.bool_: TRUTH, 
 _TYPES: Dict[str, Any] = {FLOAT: np.float32, WHOLE: np.int64, TRUTH: np.bool_}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _STEPS_A_REPORT = 50_000
+_BEND = "((fraction * (8388608 - fraction) >> 23) * 87 >> 8)"
 
 
 class NotWatchedError(Exception):
@@ -98,6 +99,8 @@ class _Code:
         return Symbol(self, name, FLOAT)
 
     def constant(self, value: Any) -> str:
+        if isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+            return f"({value!r})"
         name = f"k{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -166,13 +169,16 @@ class _WatchingOps:
     def as_float32(self, value: Any) -> Symbol:
         return self._code.rounded(self._code.symbol(value).name)
 
-    def linear_log2(self, value: Any) -> Symbol:
-        self._code.lines.append(f"mantissa, exponent = frexp({self._float(value)})")
-        return self._code.rounded("2 * mantissa + (exponent - 2)")
+    # these two are NumpyOps' formulas, whose names are not looked up at every step here
 
-    def linear_exp2(self, value: Any) -> Symbol:
+    def log2(self, value: Any) -> Symbol:
+        self._code.lines.append(f"mantissa, exponent = frexp({self._float(value)})")
+        self._code.lines.append("fraction = int(mantissa * 16777216) - 8388608")
+        return self._code.rounded(f"((exponent - 1 << 23) + fraction + {_BEND}) * {2.0**-23!r}")
+
+    def exp2(self, value: Any) -> Symbol:
         self._code.lines.append(f"exponent, fraction = divmod(int({self._float(value)} * 8388608), 8388608)")
-        return self._code.rounded("ldexp(8388608 + fraction, exponent - 23)")
+        return self._code.rounded(f"ldexp(8388608 + fraction - {_BEND}, exponent - 23)")
 
     def pick(self, values: Any, index: Any) -> Symbol:
         kinds = {_KINDS.get(type(value)) for value in values}
@@ -200,7 +206,10 @@ class _WatchingOps:
 
 
 _LOOP = """
-def loop(sizes, magnitudes, shares, limit, scale_at, applied_at, overflowed_at, progress, state):
+def loop(
+    sizes, magnitudes, shares, limit, scale_at, applied_at, overflowed_at, progress, state,
+    cell=cell, frexp=frexp, infinity=infinity, int=int, ldexp=ldexp  # local names are found faster
+):
     {unpack}
     step = 0
     for size, magnitude, zero_share in zip(sizes, magnitudes, shares):
