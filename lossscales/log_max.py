@@ -1,6 +1,6 @@
 """A loss scale that keeps the gradients' largest magnitude out of reach of the largest number there is."""
 
-from typing import Any, Dict, FrozenSet
+from typing import Any, Dict, FrozenSet, Tuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,8 +11,6 @@ from ..registry.plugins import loss_scales
 from .bounds import require_bounds
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
-
-_LOWEST, _HIGHEST = -126.0, 127.99  # where 2 ** x is a normal float32
 
 
 @loss_scales.register("log_max")
@@ -79,15 +77,37 @@ class LogMaxLossScale(LossScale):
         return {"current_loss_scale": np.float32(self.params.initial_loss_scale), **sums, **powers}
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
-        params, one, rounded = self.params, ops.float32(1), ops.rounded
-        scale, largest = state["current_loss_scale"], report.largest_magnitude
+        largest = report.largest_magnitude
         # what is smaller than a normal number counts as zero, which it is on some devices
         is_positive = ops.logical_and(report.finite, largest >= ops.float32(FLOAT32_TINY))
-        overflowed = ops.logical_not(report.finite)
+        return ops.either(  # type: ignore[no-any-return]
+            report.finite,
+            lambda: ops.either(
+                is_positive,
+                lambda: self._after_good_step(state, ops.log2(ops.where(is_positive, largest, ops.float32(1))), ops),
+                lambda: state,
+            ),
+            lambda: self._after_overflow(state, ops),
+        )
+
+    def _after_good_step(self, state: State, sample: Any, ops: Any) -> State:
+        sums, _, log_next = self._sums_and_log_scale(state, sample, ops)
+        return {"current_loss_scale": self._within_bounds(ops.exp2(log_next), ops), **sums}
+
+    def _after_overflow(self, state: State, ops: Any) -> State:
+        params, one, rounded = self.params, ops.float32(1), ops.rounded
+        scale = state["current_loss_scale"]
         log_scale = ops.log2(scale)
         no_room = ops.float32(params.log_max + 1) - log_scale
-        sample = ops.where(is_positive, ops.log2(ops.where(is_positive, largest, one)), no_room)
+        sums, weight, log_next = self._sums_and_log_scale(state, no_room, ops)
+        shortfall = ops.maximum(rounded(log_next - rounded(log_scale - one)), ops.float32(0))
+        sums["mean"] = sums["mean"] + rounded(shortfall * weight)
+        following = ops.minimum(ops.exp2(rounded(log_next - shortfall)), scale * ops.float32(0.5))
+        return {"current_loss_scale": self._within_bounds(following, ops), **sums}
 
+    def _sums_and_log_scale(self, state: State, sample: Any, ops: Any) -> Tuple[Dict[str, Any], Any, Any]:
+        """The decaying sums with this sample, the share of one that the mean's has, and log2 of the scale by them."""
+        params, one, rounded = self.params, ops.float32(1), ops.rounded
         beta1, beta2 = ops.float32(params.beta1), ops.float32(params.beta2)
         share1, share2 = ops.float32(self._share1), ops.float32(self._share2)
         mean = _decayed(state["mean"], beta1, ops) + rounded(share1 * sample)
@@ -101,28 +121,17 @@ class LogMaxLossScale(LossScale):
         variance = rounded(squares / weight2) - rounded(typical * typical)
         deviation = ops.sqrt(ops.maximum(variance, ops.float32(0)))
         cutoff = rounded(mean / weight1) + rounded(ops.float32(params.overflow_std_dev) * deviation)
-        log_next = rounded(ops.float32(params.log_max) - rounded(cutoff))
-
-        shortfall = ops.maximum(rounded(log_next - rounded(log_scale - one)), ops.float32(0))
-        mean = ops.where(overflowed, mean + rounded(shortfall * weight1), mean)
-        log_next = ops.where(overflowed, rounded(log_next - shortfall), log_next)
-
-        minimum, maximum = ops.float32(params.minimum), ops.float32(params.maximum)
-        log_next = ops.minimum(ops.maximum(log_next, ops.float32(_LOWEST)), ops.float32(_HIGHEST))
-        following = ops.exp2(log_next)
-        following = ops.where(overflowed, ops.minimum(following, scale * ops.float32(0.5)), following)
-        following = ops.minimum(ops.maximum(following, minimum), maximum)
-
-        learns = ops.logical_or(is_positive, overflowed)
-        after = {
-            "current_loss_scale": following,
+        sums = {
             "mean": mean,
             "slow_mean": slow_mean,
             "mean_of_squares": squares,
             "beta1_power": beta1_power,
             "beta2_power": beta2_power,
         }
-        return {name: ops.where(learns, value, state[name]) for name, value in after.items()}
+        return sums, weight1, rounded(ops.float32(params.log_max) - rounded(cutoff))
+
+    def _within_bounds(self, scale: Any, ops: Any) -> Any:
+        return ops.minimum(ops.maximum(scale, ops.float32(self.params.minimum)), ops.float32(self.params.maximum))
 
 
 def _decayed(value: Any, beta: Any, ops: Any) -> Any:

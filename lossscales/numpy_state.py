@@ -1,6 +1,6 @@
 """A policy at work in NumPy, with no TensorFlow: its state, its step, and the operations of that step."""
 
-from typing import TYPE_CHECKING, Any, Dict, FrozenSet, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Mapping, Tuple
 
 import bisect
 import functools
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 _FLOAT32_MAX = np.finfo(np.float32).max
-_ULP = np.float32(2.0**-23)
+LOWEST_LOG, HIGHEST_LOG = -126.0, float(np.float32(127.99))  # where 2 ** x is a normal float32
 _TRUE, _FALSE = np.bool_(True), np.bool_(False)
 _BOOLEANS = frozenset({np.bool_, bool})
 # what scalars of one type have a short way for: NumPy's functions take ten times as long to look at their arguments
@@ -42,6 +42,11 @@ class NumpyOps:
         if kind in _SCALARS and kind is type(if_false) and type(condition) in _BOOLEANS:
             return if_true if condition else if_false
         return np.where(condition, if_true, if_false)[()]
+
+    @staticmethod
+    def either(condition: Any, if_true: Callable[[], State], if_false: Callable[[], State]) -> State:
+        """What one of two functions gives, each a state. A graph runs both, here the other is not called."""
+        return if_true() if condition else if_false()
 
     @staticmethod
     def minimum(one: Any, other: Any) -> Any:
@@ -97,12 +102,12 @@ class NumpyOps:
         mantissa, exponent = math.frexp(value)  # from 1/2 to 1
         fraction = int(mantissa * 2**24) - 2**23
         whole = (exponent - 1 << 23) + fraction + _bend(fraction)
-        return np.float32(whole) * _ULP
+        return np.float32(whole * 2.0**-23)
 
     @staticmethod
     def exp2(value: Any) -> Any:
-        """2 to the power of it, for -126 <= value < 128: within 1 %, and exact at whole numbers."""
-        exponent, fraction = divmod(int(float(value) * 2**23), 2**23)
+        """2 to the power of it, within 1 % and exact at whole numbers; below -126 and above 127.99, that of these."""
+        exponent, fraction = divmod(int(min(max(float(value), LOWEST_LOG), HIGHEST_LOG) * 2**23), 2**23)
         return np.float32(math.ldexp(2**23 + fraction - _bend(fraction), exponent - 23))
 
     @staticmethod

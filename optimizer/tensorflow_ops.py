@@ -1,9 +1,11 @@
 """The operations of a pure step in TensorFlow: the names and results of ``lossscales.numpy_state.NumpyOps``."""
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 import tensorflow as tf
+
+from ..lossscales.numpy_state import HIGHEST_LOG, LOWEST_LOG
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BITS_OF_ONE = 0x3F800000
@@ -39,6 +41,12 @@ class TensorFlowOps:
         return tf.constant(value, tf.int64)
 
     @staticmethod
+    def either(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+        # both: a few operations on scalars cost less than a conditional
+        chosen, other = if_true(), if_false()
+        return {name: tf.where(condition, value, other[name]) for name, value in chosen.items()}
+
+    @staticmethod
     def rounded(value: Any) -> Any:
         # infinity instead of what is beyond the largest number: nothing changes, but no compiler sees that and looks
         # through it. Both sides, as it may know of a sign: that a square is not negative
@@ -58,6 +66,8 @@ class TensorFlowOps:
 
     @staticmethod
     def exp2(value: Any) -> Any:
+        value = tf.maximum(value, tf.constant(LOWEST_LOG, tf.float32))
+        value = tf.minimum(value, tf.constant(HIGHEST_LOG, tf.float32))
         bits = tf.cast(value * tf.constant(2.0**23, tf.float32), tf.int64)
         bits += tf.constant(_BITS_OF_ONE, tf.int64) - _bend(bits)
         return tf.bitcast(tf.cast(bits, tf.int32), tf.float32)
