@@ -73,7 +73,12 @@ class Everything(LossScale):
         odd = ops.logical_or(ops.logical_not(state["odd"]), ops.logical_and(n < ops.int64(5), report.finite))
         root = ops.sqrt(picked - ops.float32(1))  # NaN at times, and so is what follows
         scale = ops.where(n != ops.int64(7), picked * ops.float32(7), ops.maximum(root, picked))
-        return {"current_loss_scale": scale, "x": y, "n": n, "odd": odd}
+        after = {"current_loss_scale": scale, "x": y, "n": n, "odd": odd}
+        return ops.either(
+            report.finite,
+            lambda: ops.either(odd, lambda: after, lambda: {**state, "n": n}),
+            lambda: {**after, "x": ops.exp2(y * ops.float32(200) - ops.float32(300))},
+        )
 
 
 @given(st.lists(magnitudes, max_size=40), st.sampled_from([0.0, 0.1, 1.0]))
