@@ -15,7 +15,7 @@ from .traces import Trace
 HEADROOM = 2.0
 SHORT = 1000  # steps: the scale of a dynamic policy has not grown once in so few
 _BITS_A_LOST_STEP_IN_A_THOUSAND = 1.0
-_CLEARLY_BETTER = 0.1  # bits: less is no reason to leave the defaults
+_CLEARLY_BETTER = 1.0  # bits: less than half the scale is no reason to leave the defaults
 _HIGHEST = 2.0**24  # beyond that, float16 gradients gain nothing
 _PERIODS = (500, 2000, 10_000)
 

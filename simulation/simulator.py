@@ -2,8 +2,8 @@
 
 Three ways give the same, bit for bit: ``every_step`` asks the policy at each step, and is the truth. ``by_events`` is
 for policies that look at nothing but whether gradients are finite: a state and that one bit decide everything, so what
-they lead to is remembered, and stretches in which nothing happens are jumped over. ``in_a_loop`` is for all others: their
-step is written out as a loop (``straight.py``).
+they lead to is remembered, and stretches in which nothing happens are jumped over. ``in_a_loop`` is for all others:
+their step is written out as a loop (``straight.py``).
 """
 
 from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Tuple

@@ -15,14 +15,15 @@ import math
 import numpy as np
 
 from ..lossscales.contract import LossScale
-from ..lossscales.numpy_state import OPS
-from ..lossscales.report import Report
+from ..lossscales.numpy_state import HIGHEST_LOG, LOWEST_LOG, OPS
+from ..lossscales.report import Report, State
 
 FLOAT, WHOLE, TRUTH = "float32", "int64", "bool"
 _KINDS: Dict[type, str] = {np.float32: FLOAT, np.int64: WHOLE, np.bool_: TRUTH, bool: TRUTH}
 _TYPES: Dict[str, Any] = {FLOAT: np.float32, WHOLE: np.int64, TRUTH: np.bool_}
 _FLOAT32_MAX = float(np.finfo(np.float32).max)
 _STEPS_A_REPORT = 50_000
+_BEND = "((fraction * (8388608 - fraction) >> 23) * 87 >> 8)"
 
 
 class NotWatchedError(Exception):
@@ -81,23 +82,25 @@ class _Code:
         self.constants: Dict[str, Any] = {}
         self._count = 0
 
-    def _new_name(self) -> str:
+    def new_name(self) -> str:
         self._count += 1
         return f"v{self._count}"
 
     def write(self, text: str, kind: str) -> Symbol:
-        name = self._new_name()
+        name = self.new_name()
         self.lines.append(f"{name} = {text}")
         return Symbol(self, name, kind)
 
     def rounded(self, text: str) -> Symbol:
         """A float operation, as float32."""
-        name = self._new_name()
+        name = self.new_name()
         self.lines.append(f"cell[0] = {text}")
         self.lines.append(f"{name} = cell[0]")
         return Symbol(self, name, FLOAT)
 
     def constant(self, value: Any) -> str:
+        if isinstance(value, (bool, int)) or (isinstance(value, float) and math.isfinite(value)):
+            return f"({value!r})"
         name = f"k{len(self.constants)}"
         self.constants[name] = value
         return name
@@ -130,6 +133,23 @@ class _WatchingOps:
         (truth,) = self._truths(condition)
         one, two = self._code.alike(if_true, if_false)
         return self._code.write(f"{one.name} if {truth.name} else {two.name}", one.kind)
+
+    def either(self, condition: Any, if_true: Callable[[], State], if_false: Callable[[], State]) -> State:
+        (truth,) = self._truths(condition)
+        before, results = self._code.lines, []
+        for branch in (if_true, if_false):
+            self._code.lines = []
+            state = {name: self._code.symbol(value) for name, value in branch().items()}
+            results.append((self._code.lines, state))
+        self._code.lines = before
+        (_, one), (_, two) = results
+        if {name: symbol.kind for name, symbol in one.items()} != {name: symbol.kind for name, symbol in two.items()}:
+            raise NotWatchedError("two branches that give different states")
+        found = {name: Symbol(self._code, self._code.new_name(), symbol.kind) for name, symbol in one.items()}
+        for head, (lines, state) in zip((f"if {truth.name}:", "else:"), results):
+            ends = [f"{found[name].name} = {symbol.name}" for name, symbol in state.items()]
+            before += [head, *("    " + line for line in lines + ends or ["pass"])]
+        return found
 
     def minimum(self, one: Any, other: Any) -> Symbol:
         return self._extreme("<", one, other)
@@ -166,13 +186,17 @@ class _WatchingOps:
     def as_float32(self, value: Any) -> Symbol:
         return self._code.rounded(self._code.symbol(value).name)
 
-    def linear_log2(self, value: Any) -> Symbol:
-        self._code.lines.append(f"mantissa, exponent = frexp({self._float(value)})")
-        return self._code.rounded("2 * mantissa + (exponent - 2)")
+    # these two are NumpyOps' formulas, whose names are not looked up at every step here
 
-    def linear_exp2(self, value: Any) -> Symbol:
-        self._code.lines.append(f"exponent, fraction = divmod(int({self._float(value)} * 8388608), 8388608)")
-        return self._code.rounded("ldexp(8388608 + fraction, exponent - 23)")
+    def log2(self, value: Any) -> Symbol:
+        self._code.lines.append(f"mantissa, exponent = frexp({self._float(value)})")
+        self._code.lines.append("fraction = int(mantissa * 16777216) - 8388608")
+        return self._code.rounded(f"((exponent - 1 << 23) + fraction + {_BEND}) * {2.0**-23!r}")
+
+    def exp2(self, value: Any) -> Symbol:
+        clamped = f"min(max({self._float(value)}, {LOWEST_LOG!r}), {HIGHEST_LOG!r})"
+        self._code.lines.append(f"exponent, fraction = divmod(int({clamped} * 8388608), 8388608)")
+        return self._code.rounded(f"ldexp(8388608 + fraction - {_BEND}, exponent - 23)")
 
     def pick(self, values: Any, index: Any) -> Symbol:
         kinds = {_KINDS.get(type(value)) for value in values}
@@ -200,7 +224,10 @@ class _WatchingOps:
 
 
 _LOOP = """
-def loop(sizes, magnitudes, shares, limit, scale_at, applied_at, overflowed_at, progress, state):
+def loop(
+    sizes, magnitudes, shares, limit, scale_at, applied_at, overflowed_at, progress, state,
+    cell=cell, frexp=frexp, infinity=infinity, int=int, ldexp=ldexp  # local names are found faster
+):
     {unpack}
     step = 0
     for size, magnitude, zero_share in zip(sizes, magnitudes, shares):

@@ -85,7 +85,7 @@ def test_a_short_trace_is_said_to_be_short(steps):
 
 
 def test_defaults_stay_where_nothing_is_clearly_better():
-    """On steady gradients that the default scale fits."""
+    """On steady gradients that the default scale fits; a scale between two powers of two is better by less than one."""
     found = recommend(Trace([1.0] * 3000))
     assert found.loss_scale == {"name": "dynamic"}
     assert found.policy_reason.startswith("With its defaults it loses ")
