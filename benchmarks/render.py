@@ -10,12 +10,13 @@ from typing import Any, Dict, List
 import glob
 import json
 import os
-import re
+
+from pages import rewrite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-PAGE = os.path.join(HERE, "..", "docs", "performance.md")
 PLOT = os.path.join(HERE, "..", "docs", "step_overhead.svg")
 SETS = ("many", "mix", "big")
+WAYS = ("counted", "attributed", "zero_share", "largest_magnitude")
 GOALS = {"many": 0.6, "mix": 0.4, "big": 0.6}
 
 
@@ -70,20 +71,27 @@ def fit_table(found: List[Dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def page(text: str, found: List[Dict[str, Any]]) -> str:
-    """The page with each marked part made anew."""
-    parts = {
+def telemetry_table(found: List[Dict[str, Any]]) -> str:
+    columns = [(name, way) for name in SETS for way in WAYS]
+    lines = ["| TensorFlow | " + " | ".join(f"{name} {way}" for name, way in columns) + " |"]
+    lines.append("|---" * (len(columns) + 1) + "|")
+    for each in found:
+        if "telemetry" in each:
+            rows = {row["set"]: row for row in each["telemetry"]}
+            ratios = (rows[name][way] / rows[name]["without"] for name, way in columns)
+            lines.append(f"| {each['name']} | " + " | ".join(f"{ratio:.3f}" for ratio in ratios) + " |")
+    return "\n".join(lines)
+
+
+def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
+    """What the page has of the results, by name."""
+    return {
         "dynamic": step_table(found, "dynamic"),
         "fixed": step_table(found, "fixed"),
         "fit": fit_table(found),
+        "telemetry": telemetry_table(found),
         "machine": found[-1]["machine"].partition(", Python")[2].partition(", ")[2] + ".",
     }
-    for name, content in parts.items():
-        pattern = re.compile(f"(<!-- {name} -->\n).*?(\n<!-- end -->)", re.DOTALL)
-        text, count = pattern.subn(lambda match, content=content: match.group(1) + content + match.group(2), text)
-        if count != 1:
-            raise SystemExit(f"docs/performance.md has {count} parts called {name}, and should have one")
-    return text
 
 
 def plot(found: List[Dict[str, Any]]) -> None:
@@ -127,10 +135,7 @@ def plot(found: List[Dict[str, Any]]) -> None:
 
 def main() -> None:
     found = results()
-    with open(PAGE, encoding="utf-8") as stream:
-        text = page(stream.read(), found)
-    with open(PAGE, "w", encoding="utf-8") as stream:
-        stream.write(text)
+    rewrite("performance.md", parts_of_page(found))
     plot(found)
 
 

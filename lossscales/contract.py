@@ -114,7 +114,10 @@ class LossScale:
     # The policy, faster: a simulation need not take the steps that change nothing but counters one by one
 
     def quiet_steps(self, state: State) -> int:
-        """How many finite steps from here on are certain to leave the scale as it is, whatever their gradients are."""
+        """How many finite steps from here on are certain to leave the scale as it is, whatever their gradients are.
+
+        Nor may they change what ``should_apply`` says of a finite step.
+        """
         return 0
 
     def after_quiet_steps(self, state: State, count: int) -> State:

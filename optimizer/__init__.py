@@ -7,7 +7,6 @@ import importlib
 from .building import build as build
 from .telemetry import Telemetry as Telemetry
 
-
 _FILES = {"LossScaleOptimizer": ".wrapper", "LossScaleLogger": ".callbacks", "TraceRecorder": ".callbacks"}
 
 

@@ -33,10 +33,10 @@ class LossScaleLogger(_Callback):
     """Puts ``loss_scale``, ``skipped_steps`` and ``skip_rate`` into the logs: for the progress bar, History, CSVLogger
     and TensorBoard.
 
-    ``skipped_steps`` counts since the beginning of training, ``skip_rate`` is the share of this epoch's steps. The device
-    is asked once per epoch, or also every so many batches, if ``every`` says so. Each time, a run that is stuck (see
-    ``stop_after_skips``) ends with an error. It stands first among the callbacks: those before it do not see what it
-    adds.
+    ``skipped_steps`` counts since the beginning of training, ``skip_rate`` is the share of this epoch's steps. The
+    device is asked once per epoch, or also every so many batches, if ``every`` says so. Each time, a run that is stuck
+    (see ``stop_after_skips``) ends with an error. It stands first among the callbacks: those before it do not see what
+    it adds.
     """
 
     def __init__(self, every: Optional[int] = None) -> None:
@@ -110,8 +110,8 @@ class TraceRecorder(_Callback):
         largest, zero_share = telemetry.largest_magnitude, telemetry.zero_share
         if largest is None or zero_share is None or math.isnan(zero_share):
             raise ValueError(
-                "the steps are not measured: they were traced before there was a TraceRecorder. Compile the model anew, "
-                f"or make the optimizer with watch={list(_TRACED)}"
+                "the steps are not measured: they were traced before there was a TraceRecorder. Compile the model "
+                f"anew, or make the optimizer with watch={list(_TRACED)}"
             )
         if telemetry.steps != self._steps + 1:
             raise ValueError(

@@ -23,6 +23,8 @@ class GraphState(tf.Module):  # type: ignore[misc]
         self._loss_scale = loss_scale
         self._names = tuple(state)
         for name, value in state.items():
+            if hasattr(type(self), name):  # a checkpoint finds a variable by the attribute that holds it
+                raise ValueError(f"{type(loss_scale).__name__} has a state called {name!r}, which is taken: rename it")
             setattr(self, name, make_variable(name, value))
 
     @property

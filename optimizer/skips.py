@@ -16,7 +16,7 @@ from .graph_state import make_variable
 
 _MOST_SHOWN = 1000  # of the variables, in the error that a graph raises
 _COMPILES = {"experimental_compile", "jit_compile"} & set(inspect.signature(tf.function).parameters)
-_CAN_COMPILE_TEXT = _COMPILES != {"experimental_compile"}  # 2.0 has neither, and can
+_CAN_COMPILE_TEXT = "jit_compile" in _COMPILES or not _COMPILES  # 2.0 has neither, and can
 
 
 class _Group(NamedTuple):
@@ -98,22 +98,23 @@ class Skips:
         What XLA has compiled never fails; there, ``raise_if_stuck`` tells. From 2.1 to 2.4 it does not compile what has
         text in it, so that the text has to do with an operation's name.
         """
-        names = self._groups[key].names[:_MOST_SHOWN]
-        told = [
-            f"{self._stop_after} steps in a row were skipped (stop_after_skips). The last is step",
-            step,
-            "and the loss scale now",
-            loss_scale,
-            "Variables:",
-            tf.constant(names),
-            "of which those with a 1 were not finite:",
-            tf.cast(bad[:_MOST_SHOWN] > 0, tf.int64),
-            WHAT_TO_TRY,
-        ]
-        data = [tf.convert_to_tensor(each) for each in told]
+        is_bad = tf.cast(bad[:_MOST_SHOWN] > 0, tf.int64)
+        told = [step, loss_scale, is_bad]
+        if _CAN_COMPILE_TEXT:
+            told = [
+                f"{self._stop_after} steps in a row were skipped (stop_after_skips). The last is step",
+                step,
+                "and the loss scale now",
+                loss_scale,
+                "Variables:",
+                self._groups[key].names[:_MOST_SHOWN],
+                "of which those with a 1 were not finite:",
+                is_bad,
+                WHAT_TO_TRY,
+            ]
         return tf.raw_ops.Assert(
             condition=run < tf.constant(self._stop_after, tf.int64),
-            data=data if _CAN_COMPILE_TEXT else [each for each in data if each.dtype != tf.string],
+            data=[tf.convert_to_tensor(each) for each in told],
             summarize=_MOST_SHOWN,
             name=f"{self._stop_after}_steps_in_a_row_were_skipped__raise_if_stuck_tells_more",
         )

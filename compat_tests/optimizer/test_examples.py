@@ -40,6 +40,12 @@ def test_training(name, scale):
     assert float(re.search("'current_loss_scale': ([0-9.]*)", line).group(1)) >= scale
 
 
+def test_recording_a_trace():
+    """Forty steps are recorded, and their sizes are known."""
+    (line,) = run("record_trace.py")
+    assert "Trace of 40 steps, 0 of them not finite, largest gradients from " in line
+
+
 def test_build_from_a_file():
     """build("train.yaml") gives the ready wrapper with its schedule."""
     import tensorflow as tf

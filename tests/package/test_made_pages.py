@@ -1,0 +1,41 @@
+"""What scripts make for docs/ is what stands there."""
+
+import importlib
+import os
+
+import pytest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """``script("render")`` gives benchmarks/render.py, which finds the scripts beside it."""
+    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
+    return importlib.import_module
+
+
+def page(name):
+    with open(os.path.join(ROOT, "docs", name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def test_the_tables_of_performance_are_made_from_the_results(script):
+    """`python benchmarks/render.py` would not change the page."""
+    render, text = script("render"), page("performance.md")
+    assert script("pages").with_parts(text, render.parts_of_page(render.results()), "performance.md") == text
+
+
+def test_the_table_of_policies_is_made_from_the_trace(script):
+    """`python benchmarks/policies_on_a_run.py` would not change the page: each policy loses the steps it says."""
+    made, text = script("policies_on_a_run"), page("policies.md")
+    assert script("pages").with_parts(text, {"policies": made.table(made.simulated())}, "policies.md") == text
+
+
+def test_each_version_of_the_matrix_was_measured(script):
+    """A figure that is missing would not be seen."""
+    found = {each["name"]: each for each in script("render").results()}
+    assert list(found) == ["2.0", "2.1", "2.2", "2.3", "2.10", "2.15", "2.21 Keras 3", "2.21 tf_keras"]
+    for name, each in found.items():
+        assert {row["scale"] for row in each["step"]} >= {"dynamic"}
+        assert ("fit" in each) == (name not in ("2.0", "2.1", "2.2", "2.3"))
