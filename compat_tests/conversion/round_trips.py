@@ -25,6 +25,7 @@ def told(path, with_model=False):
         "iterations": contents.iterations,
         "state": {name: float(value) for name, value in contents.loss_scale_state.items()},
         "skipped_steps": contents.skipped_steps,
+        "skips": contents.skips,
         "slots": {
             owner: {name: value.read() for name, value in slots.items()} for owner, slots in contents.slots.items()
         },

@@ -45,7 +45,9 @@ def train(model, steps, first=0):
     for number in range(first, first + steps):
         step(tf.constant(number))
         state = {"scale": float(optimizer.loss_scale()), "iterations": int(optimizer.iterations.numpy())}
-        history.append({**state, **optimizer.loss_scale.state()})
+        told = optimizer.telemetry
+        skips = {"skips": (told.steps, told.skipped, told.skipped_in_a_row, told.last_skipped_step)}
+        history.append({**state, **optimizer.loss_scale.state(), **skips})
     return history
 
 

@@ -44,6 +44,15 @@ POLICIES = {
     "dynamic4": {"name": "dynamic", "initial_loss_scale": 2.0**17, "increment_period": 3, "multiplier": 4.0},
     "custom": Careful,
 }
+# those whose state has other pieces
+OTHERS = {
+    "hysteresis": {"name": "dynamic/megatron", "initial_loss_scale": 2.0**17, "increment_period": 3},
+    "tolerant": {"name": "tolerant", "initial_loss_scale": 2.0**17, "increment_period": 3, "tolerance": 0.5},
+    "log_max": {"name": "log_max", "initial_loss_scale": 2.0**17},
+    "adaptive_window": {"name": "adaptive_window", "initial_loss_scale": 2.0**17},
+    "scheduled": {"name": "scheduled", "values": [2.0**17, 2.0**8], "boundaries": [10], "schedule": "exponential"},
+    "none": {"name": "none", "skip_nonfinite": True, "apply_after_skips": 2},
+}
 INNER = {
     "SGD": lambda kind: kind.SGD(0.001, momentum=0.9),
     "Adam": lambda kind: kind.Adam(0.01),
@@ -87,9 +96,13 @@ def uninterrupted():
     return get
 
 
-def assert_goes_on(model, after, final):
-    """Six more steps give the same scales, counters and weights, to the bit."""
-    assert train(model, 6, 7) == after
+def assert_goes_on(model, after, final, leaves_out=()):
+    """Six more steps give the same scales, counters, skipped steps and weights, to the bit."""
+    found = (
+        [{name: step[name] for name in step if name not in leaves_out} for step in steps]
+        for steps in (train(model, 6, 7), after)
+    )
+    assert next(found) == next(found)
     for one, other in zip(weights_of(model), final):
         np.testing.assert_array_equal(one, other)
 
@@ -100,6 +113,7 @@ def test_the_steps_show_what_they_must(uninterrupted):
         before, _, _, after, _ = uninterrupted("default", inner, policy)
         assert len({step["scale"] for step in before}) > 1
         assert len({step["scale"] for step in after}) > 1
+        assert before[-1]["skips"][1] > 0
 
 
 @COMBINATIONS
@@ -161,7 +175,7 @@ def test_checkpoints(kind, inner, policy, uninterrupted, tmp_path):
 
 @COMBINATIONS
 def test_config_and_weights(kind, inner, policy, uninterrupted):
-    """get_config and get_weights bring back all but the loss scale's state, which has its own."""
+    """get_config and get_weights bring back all but the loss scale's state, which has its own, and skipped steps."""
     _, state, weights, after, final = uninterrupted(kind, inner, policy)
     trained = compiled(kind, inner, policy)
     trained.optimizer.load_state_dict(state, trained.trainable_variables)
@@ -174,7 +188,34 @@ def test_config_and_weights(kind, inner, policy, uninterrupted):
     optimizer.apply_gradients([(tf.zeros(variable.shape), variable) for variable in model.trainable_variables])
     optimizer.set_weights(trained.optimizer.get_weights())
     optimizer.loss_scale.load_state(trained.optimizer.loss_scale.state())
-    assert_goes_on(model, after, final)
+    assert_goes_on(model, after, final, leaves_out=["skips"])
+
+
+@pytest.mark.parametrize("policy", sorted(OTHERS))
+def test_every_kind_of_state_comes_back(policy, tmp_path):
+    """Policies with other pieces of state: from a state, a model's file, and a plain checkpoint."""
+
+    def made():
+        return compiled("default", "SGD", OTHERS[policy])
+
+    model = made()
+    train(model, 7)
+    state, path = model.optimizer.state_dict(), str(tmp_path / "model.h5")
+    scalekeeper.save_model(model, path)
+    prefix = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(str(tmp_path / "checkpoint"))
+    weights, names = weights_of(model), set(model.optimizer.loss_scale.state())
+    after = train(model, 6, 7)
+    final = weights_of(model)
+    assert names - {"current_loss_scale", "good_steps"} or policy == "none"
+
+    loaded, by_state, by_checkpoint = scalekeeper.load_model(path), made(), made()
+    for weight, value in zip(by_state.weights, weights):
+        weight.assign(value)
+    by_state.optimizer.load_state_dict(state, by_state.trainable_variables)
+    tf.train.Checkpoint(model=by_checkpoint, optimizer=by_checkpoint.optimizer).restore(prefix)
+    for other in (loaded, by_state, by_checkpoint):
+        assert other.optimizer.loss_scale.get_config() == model.optimizer.loss_scale.get_config()
+        assert_goes_on(other, after, final)
 
 
 def test_a_file_is_replaced_and_nothing_stays_beside(tmp_path):

@@ -46,6 +46,21 @@ def test_what_a_document_means(write):
     assert document.target.name == "2.3"
 
 
+def test_what_a_document_keeps_an_eye_on(write):
+    """The options of monitoring stand beside the optimizer; without them nothing is asked for."""
+    watched = write(TEXT + "stop_after_skips: 100\nattribute_overflows: true\nwatch: [zero_share]\n").monitoring
+    assert watched.said() == {"stop_after_skips": 100, "attribute_overflows": True, "watch": ["zero_share"]}
+    assert write(TEXT).monitoring.said() == {}
+
+
+def test_wrong_monitoring_is_pointed_at(write):
+    """Each problem has its place in the text, what was given and what is allowed."""
+    error = error_of(write, TEXT + "stop_after_skips: 0\nwatch: [zeros]\nattribute_overflows: 1\n")
+    assert "train.yaml:5:19: stop_after_skips: 0 must be greater than or equal to 1" in error
+    assert "train.yaml:6:9: watch[0]: 'zeros' must be 'largest_magnitude' or 'zero_share'" in error
+    assert "train.yaml:7:22: attribute_overflows: 1 must be a boolean" in error
+
+
 def test_json_and_yaml_mean_the_same(write):
     """The same document in JSON, with a key for the editor's schema."""
     data = {

@@ -115,8 +115,11 @@ def _with_variations(document):
         return varied
 
     drops = mostly(st.sampled_from(["", "loss_scale"]), st.just("optimizer"))
-    right = [{}, {"$schema": "x"}, {"skipped_steps": "hold"}]
+    right = [{}, {"$schema": "x"}, {"skipped_steps": "hold"}, {"stop_after_skips": 5}, {"stop_after_skips": None}]
+    right += [{"attribute_overflows": True}, {"watch": []}, {"watch": ["zero_share", "largest_magnitude"]}]
     wrong = [{"$schema": 5}, {"other": 1}, {"skipped_steps": "x"}, {"skipped_steps": None}, {"skipped_steps": []}]
+    wrong += [{"stop_after_skips": 0}, {"stop_after_skips": "5"}, {"watch": ["x"]}, {"watch": "zero_share"}]
+    wrong += [{"attribute_overflows": 1}, {"attribute_overflows": None}, {"watch": None}]
     extras = mostly(st.sampled_from(right), st.sampled_from(wrong))
     return st.builds(vary, drops, extras)
 

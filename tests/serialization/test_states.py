@@ -25,6 +25,7 @@ def contents():
         loss_scale={"class_name": "DynamicLossScale", "config": {"increment_period": 3}},
         loss_scale_state={"current_loss_scale": 512.0, "good_steps": 2},
         skipped_steps="hold",
+        skips={"total": 3, "in_a_row": 2, "last": 7, "overflows": {"d1/kernel": 3}},
     )
 
 
