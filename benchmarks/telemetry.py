@@ -1,6 +1,6 @@
 """What telemetry costs: one step with it, in several ways, against the same step without.
 
-    python benchmarks/telemetry.py [--seconds 20] [--repeats 3] [--sets …] [--record]
+    python benchmarks/telemetry.py [--seconds 20] [--repeats 3] [--sets …] [--ways …] [--record]
 
 The step and the three sets of gradients are those of benchmarks/step_overhead.py, with SGD; all ways take turns in one
 process, medians. Reported as a multiple of the step without telemetry. Counting is always on; the rest is on request.
@@ -36,6 +36,7 @@ def _ours(**options: Any) -> Callable[[], Any]:
 
 WAYS: Dict[str, Callable[[], Any]] = {
     "without": _uncounted,
+    "again": _uncounted,  # the same once more: what two steps differ by that do exactly the same
     "counted": _ours(),
     "attributed": _ours(attribute_overflows=True, stop_after_skips=100),
     "zero_share": _ours(watch=["zero_share"]),
@@ -43,11 +44,11 @@ WAYS: Dict[str, Callable[[], Any]] = {
 }
 
 
-def compare(shapes: List[Any], seconds: float, repeats: int) -> Dict[str, float]:
+def compare(shapes: List[Any], ways: List[str], seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step in each way."""
-    times: Dict[str, List[float]] = {name: [] for name in WAYS}
+    times: Dict[str, List[float]] = {name: [] for name in ways}
     for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
-        steps = {name: traced_step(make(), shapes) for name, make in WAYS.items()}
+        steps = {name: traced_step(WAYS[name](), shapes) for name in ways}
         for name, several in interleaved(steps, seconds / repeats).items():
             times[name] += several
     return {name: statistics.median(several) for name, several in times.items()}
@@ -57,15 +58,16 @@ def main() -> None:
     arguments = parser(__doc__, seconds=20.0)
     arguments.add_argument("--repeats", type=int, default=3, help="how often the steps of a row are made anew")
     arguments.add_argument("--sets", nargs="*", default=list(SETS))
+    arguments.add_argument("--ways", nargs="*", default=list(WAYS)[1:], choices=list(WAYS)[1:])
     options = arguments.parse_args()
     tf.get_logger().setLevel("ERROR")  # of steps that are made anew on purpose
     print(machine())
-    print(f"{'set':<5} {'without':>9} " + " ".join(f"{name:>17}" for name in list(WAYS)[1:]))
+    print(f"{'set':<5} {'without':>9} " + " ".join(f"{name:>17}" for name in options.ways))
     rows = []
     for name in options.sets:
-        ms = compare(SETS[name], options.seconds, options.repeats)
+        ms = compare(SETS[name], ["without", *options.ways], options.seconds, options.repeats)
         rows.append({"set": name, **ms})
-        ratios = " ".join(f"{ms[way] / ms['without']:>17.3f}" for way in list(WAYS)[1:])
+        ratios = " ".join(f"{ms[way] / ms['without']:>17.3f}" for way in options.ways)
         print(f"{name:<5} {ms['without']:>6.2f} ms {ratios}", flush=True)
     if options.record:
         record("telemetry", rows)

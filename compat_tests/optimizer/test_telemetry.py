@@ -219,6 +219,29 @@ def test_a_document_has_the_same_options():
         optimizer.apply_gradients([(tf.constant(NAN), variable)])
 
 
+@pytest.mark.skipif(IS_KERAS_3, reason="it has no graph mode")
+def test_in_a_graph():
+    """In TF1's graph mode the counters are variables of the graph, and an operation ends a run that is stuck."""
+    kind = "legacy" if "legacy" in OPTIMIZERS else "default"  # of the others, none works in a graph
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        variable = tf.Variable(1.0, name="only")
+        factor = tf.compat.v1.placeholder(tf.float32, [])
+        options = {"stop_after_skips": 3, "attribute_overflows": True, "watch": ["largest_magnitude"]}
+        optimizer = LossScaleOptimizer(OPTIMIZERS[kind].SGD(0.5), "dynamic", **options)
+        updates = optimizer.get_updates(variable * factor, [variable])
+        session.run(tf.compat.v1.global_variables_initializer())
+        told = []
+        for value in (4.0, INF, INF, 2.0, INF, INF):
+            session.run(updates, {factor: value})
+            each = optimizer.telemetry
+            told.append((each.steps, each.skipped, each.skipped_in_a_row, each.largest_magnitude))
+        assert told == [(1, 0, 0, 4), (2, 1, 1, INF), (3, 2, 2, INF), (4, 2, 0, 2), (5, 3, 1, INF), (6, 4, 2, INF)]
+        assert optimizer.telemetry.overflows == {"only": 4}
+        with pytest.raises(tf.errors.InvalidArgumentError, match="3_steps_in_a_row_were_skipped"):
+            session.run(updates, {factor: INF})
+        assert session.run(variable) == -2.0
+
+
 # Saving and loading
 
 
