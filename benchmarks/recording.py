@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import random
+import statistics
 import time
 
 import tensorflow as tf
@@ -37,6 +38,16 @@ def interleaved(steps: Dict[str, Callable[[], Any]], seconds: float) -> Dict[str
                 times[name].append(1000 * (time.perf_counter() - began))
         turn += 1
     return times
+
+
+def medians(makers: Dict[str, Callable[[], Callable[[], Any]]], seconds: float, repeats: int) -> Dict[str, float]:
+    """Milliseconds of each step, which is made anew so many times."""
+    times: Dict[str, List[float]] = {name: [] for name in makers}
+    for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
+        steps = {name: make() for name, make in makers.items()}
+        for name, several in interleaved(steps, seconds / repeats).items():
+            times[name] += several
+    return {name: statistics.median(several) for name, several in times.items()}
 
 
 def name_of_tensorflow() -> str:

@@ -10,12 +10,11 @@ figures to benchmarks/results/, from which benchmarks/render.py makes the tables
 from typing import Any, Callable, Dict, List
 
 import os
-import statistics
 import sys
 
 import numpy as np
 import tensorflow as tf
-from recording import interleaved, machine, parser, record
+from recording import machine, medians, parser, record
 
 from scalekeeper import LossScaleOptimizer
 
@@ -51,16 +50,12 @@ def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
 
 def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step: bare, TensorFlow's own class, ours."""
-    times: Dict[str, List[float]] = {"bare": [], "own": [], "ours": []}
-    for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
-        steps = {
-            "bare": traced_step(make(), shapes),
-            "own": traced_step(upstream(make(), scale), shapes),
-            "ours": traced_step(LossScaleOptimizer(make(), scale), shapes),
-        }
-        for name, several in interleaved(steps, seconds / repeats).items():
-            times[name] += several
-    return {name: statistics.median(several) for name, several in times.items()}
+    makers = {
+        "bare": lambda: traced_step(make(), shapes),
+        "own": lambda: traced_step(upstream(make(), scale), shapes),
+        "ours": lambda: traced_step(LossScaleOptimizer(make(), scale), shapes),
+    }
+    return medians(makers, seconds, repeats)
 
 
 def main() -> None:

@@ -8,10 +8,10 @@ process, medians. Reported as a multiple of the step without telemetry. Counting
 
 from typing import Any, Callable, Dict, List
 
-import statistics
+import functools
 
 import tensorflow as tf
-from recording import interleaved, machine, parser, record
+from recording import machine, medians, parser, record
 from step_overhead import SETS, traced_step
 
 from scalekeeper import LossScaleOptimizer
@@ -46,12 +46,11 @@ WAYS: Dict[str, Callable[[], Any]] = {
 
 def compare(shapes: List[Any], ways: List[str], seconds: float, repeats: int) -> Dict[str, float]:
     """Milliseconds of a step in each way."""
-    times: Dict[str, List[float]] = {name: [] for name in ways}
-    for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
-        steps = {name: traced_step(WAYS[name](), shapes) for name in ways}
-        for name, several in interleaved(steps, seconds / repeats).items():
-            times[name] += several
-    return {name: statistics.median(several) for name, several in times.items()}
+    return medians(
+        {name: functools.partial(lambda make: traced_step(make(), shapes), WAYS[name]) for name in ways},
+        seconds,
+        repeats,
+    )
 
 
 def main() -> None:

@@ -23,6 +23,13 @@ def _allow(context: click.Context, parameter: click.Parameter, value: Tuple[str,
         raise click.BadParameter(str(error)) from None
 
 
+def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
+    """What an option for a scale or a magnitude accepts."""
+    if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
+        raise click.BadParameter("must be a number between 1e-30 and 1e30")
+    return value
+
+
 target_option = click.option(
     "--target",
     metavar="V",
@@ -39,3 +46,10 @@ allow_option = click.option(
     "folder is then searched for it too. May be repeated.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+limit_option = click.option(
+    "--limit",
+    metavar="L",
+    type=float,
+    callback=positive,
+    help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
+)

@@ -7,19 +7,13 @@ import sys
 
 import click
 
-from .options import json_option
-from .simulate import positive, progress_bar
+from .options import json_option, limit_option
+from .simulate import progress_bar
 
 
 @click.command("recommend")
 @click.argument("trace_file", metavar="TRACE", type=click.Path())
-@click.option(
-    "--limit",
-    metavar="L",
-    type=float,
-    callback=positive,
-    help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
-)
+@limit_option
 @json_option
 def recommend_command(trace_file: str, limit: Optional[float], as_json: bool) -> None:
     """Propose a fixed scale and a policy for runs like the recorded one, with the reasons, ready to paste.

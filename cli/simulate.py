@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from .options import allow_option, json_option
+from .options import allow_option, json_option, limit_option, positive
 
 _DEFAULT_MODEL = "drifting"
 _LONG = 200_000  # steps: less is done before a progress bar is seen
@@ -19,13 +19,6 @@ _LONGEST_LABEL = 60
 _WIDE = 1000  # characters: what goes to a file or a program is not cut
 
 Named = Tuple[str, Any]
-
-
-def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
-    """What an option for a scale or a magnitude accepts."""
-    if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
-        raise click.BadParameter("must be a number between 1e-30 and 1e30")
-    return value
 
 
 def _picture(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[str]:
@@ -53,13 +46,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each policy.")
 @json_option
-@click.option(
-    "--limit",
-    metavar="L",
-    type=float,
-    callback=positive,
-    help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
-)
+@limit_option
 @allow_option
 def simulate_command(
     policy: str,

@@ -1,10 +1,6 @@
 """scalekeeper list, scalekeeper schema and the command itself."""
 
 import json
-import os
-import pty
-import subprocess
-import sys
 
 import pytest
 from click.testing import CliRunner
@@ -48,25 +44,9 @@ def test_list_for_programs():
     assert (fixed["aliases"], fixed["origin"], fixed["error"]) == (["static"], "built in", None)
 
 
-def test_list_on_a_terminal():
+def test_list_on_a_terminal(on_a_terminal):
     """A table, on a real pseudo-terminal of 80 columns."""
-    leader, follower = pty.openpty()
-    environment = dict(os.environ, COLUMNS="80", TERM="xterm")
-    command = [sys.executable, "-m", "scalekeeper.cli", "list"]
-    with subprocess.Popen(command, stdout=follower, stdin=follower, env=environment) as process:
-        os.close(follower)
-        output = b""
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not chunk:
-                break
-            output += chunk
-    os.close(leader)
-    text = output.decode("utf-8")
-    assert process.returncode == 0
+    text = on_a_terminal(80, "list")
     assert "┃" in text
     assert "increment_period=2000" in text
     assert "loss_scale_value=(required)" in text

@@ -3,8 +3,6 @@
 import csv
 import io
 import json
-import os
-import pty
 import subprocess
 import sys
 
@@ -42,25 +40,9 @@ def test_what_the_table_alone_would_hide_is_said():
     assert "65536: 10 steps with gradients that are not finite are applied; the first is step 0" in output
 
 
-def test_a_table_on_a_terminal():
+def test_a_table_on_a_terminal(on_a_terminal):
     """On a real pseudo-terminal of 100 columns, with a progress bar for many steps, which leaves nothing behind."""
-    leader, follower = pty.openpty()
-    environment = dict(os.environ, COLUMNS="100", TERM="xterm")
-    command = [sys.executable, "-m", "scalekeeper.cli", "simulate", "dynamic", "--steps", "300000"]
-    with subprocess.Popen(command, stdout=follower, stderr=follower, stdin=follower, env=environment) as process:
-        os.close(follower)
-        output = b""
-        while True:
-            try:
-                chunk = os.read(leader, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not chunk:
-                break
-            output += chunk
-    os.close(leader)
-    text = output.decode("utf-8")
-    assert process.returncode == 0
+    text = on_a_terminal(100, "simulate", "dynamic", "--steps", "300000")
     assert "━" in text
     assert "drifting, made up, 300,000 steps" in text
     assert "mean log2 scale" in text
