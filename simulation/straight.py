@@ -255,7 +255,8 @@ def straight_loop(policy: LossScale) -> Optional[Callable[..., Dict[str, Any]]]:
         source, constants, kinds = _watched(policy)
     except Exception:  # the step as it is will do, and says what is wrong if something is
         return None
-    cell = memoryview(np.zeros(1, np.float32))  # what is put in comes out as float32
+    number: Any = np.zeros(1, np.float32)
+    cell = memoryview(number)  # what is put in comes out as float32
     scope: Dict[str, Any] = {
         **constants,
         "bisect_right": bisect.bisect_right,
