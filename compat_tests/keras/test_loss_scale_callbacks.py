@@ -38,19 +38,19 @@ def test_history_has_the_scale_and_the_skips(one_weight, run_eagerly):
     }
 
 
-def test_csv_logger_writes_them(one_weight, run_eagerly, tmp_path):
+def test_csv_logger_writes_them(one_weight, tmp_path):
     """CSVLogger after it has a column for each."""
     path = tmp_path / "log.csv"
     callbacks = [LossScaleLogger(), tf.keras.callbacks.CSVLogger(str(path))]
-    one_weight().compile(wrapped(), 1.0, run_eagerly).fit([GOOD, BAD], epochs=2, callbacks=callbacks)
+    one_weight().compile(wrapped(), 1.0).fit([GOOD, BAD], epochs=2, callbacks=callbacks)
     with open(str(path), newline="") as stream:
         rows = list(csv.DictReader(stream))
     assert [[float(row[name]) for name in NAMES] for row in rows] == [[2.0**14, 1, 0.5], [2.0**13, 2, 0.5]]
 
 
-def test_the_progress_bar_shows_them(one_weight, run_eagerly, capsys):
+def test_the_progress_bar_shows_them(one_weight, capsys):
     """On the last line of an epoch stand the names and the scale."""
-    trained = one_weight().compile(wrapped({"name": "dynamic", "initial_loss_scale": 64.0}), 1.0, run_eagerly)
+    trained = one_weight().compile(wrapped({"name": "dynamic", "initial_loss_scale": 64.0}), 1.0)
     inputs = np.array([[GOOD], [BAD]], np.float32)
     trained.model.fit(inputs, inputs, batch_size=1, shuffle=False, verbose=1, callbacks=[LossScaleLogger()])
     shown = capsys.readouterr().out
@@ -86,10 +86,10 @@ class Watching(tf.keras.callbacks.Callback):
         self.scales.append((logs or {}).get("loss_scale"))
 
 
-def test_it_reads_every_so_many_batches_if_asked(one_weight, run_eagerly):
+def test_it_reads_every_so_many_batches_if_asked(one_weight):
     """Between them the logs are left alone: nothing asks the device."""
     watching = Watching()
-    trained = one_weight().compile(wrapped(), 1.0, run_eagerly)
+    trained = one_weight().compile(wrapped(), 1.0)
     trained.fit([GOOD, BAD, GOOD, BAD, GOOD], callbacks=[LossScaleLogger(every=2), watching])
     assert watching.scales == [None, 2.0**14, None, 2.0**13, None]
 
