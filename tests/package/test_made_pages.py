@@ -1,6 +1,6 @@
 """What scripts make for docs/ is what stands there."""
 
-import importlib
+import importlib.util
 import os
 
 import pytest
@@ -11,8 +11,16 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 @pytest.fixture
 def script(monkeypatch):
     """``script("render")`` gives benchmarks/render.py, which finds the scripts beside it."""
-    monkeypatch.syspath_prepend(os.path.join(ROOT, "benchmarks"))
-    return importlib.import_module
+    folder = os.path.join(ROOT, "benchmarks")
+    monkeypatch.syspath_prepend(folder)
+
+    def load(name):  # not by its name: other folders have a module called render, too
+        spec = importlib.util.spec_from_file_location("benchmarks_" + name, os.path.join(folder, name + ".py"))
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
 
 
 def page(name):
