@@ -185,10 +185,10 @@ class _Retelling:
         if contents.skipped_steps not in (None, self._aim.skipped_steps):
             advances = np.int64(contents.skipped_steps == ADVANCE)
             kept[skipped_steps.NAME] = self._variable(skipped_steps.NAME, advances)
-        counters = {name: contents.skips[name] for name in (skips.TOTAL, skips.IN_A_ROW, skips.LAST) if contents.skips}
-        if counters:
-            variables = {name: self._variable(name, np.int64(value)) for name, value in counters.items()}
-            kept[skips.NAME] = self._object(variables)
+        if contents.skips:
+            kept[skips.NAME] = self._object(
+                {name: self._variable(name, np.int64(contents.skips.get(name, 0))) for name in skips.COUNTERS}
+            )
         return kept
 
     def _slots(self, inner: Dict[str, int]) -> List[Slot]:

@@ -11,7 +11,7 @@ from ..registry.errors import WHAT_TO_TRY
 from ..registry.monitoring import Monitoring
 from ..serialization.assigning import assign, value_of
 from ..serialization.owners import owners_of
-from ..serialization.skips import IN_A_ROW, LAST, OVERFLOWS, TOTAL
+from ..serialization.skips import COUNTERS, IN_A_ROW, LAST, NAME, OVERFLOWS, TOTAL
 from .graph_state import make_variable
 
 _MOST_SHOWN = 1000  # of the variables, in the error that a graph raises
@@ -39,15 +39,15 @@ class Skips:
         self._stop_after = monitoring.stop_after_skips
         self.attributes = monitoring.attribute_overflows or monitoring.stop_after_skips is not None
         self.module = tf.Module(name="skips")  # a checkpoint finds the counters in it by name
-        for name in (TOTAL, IN_A_ROW, LAST):
+        for name in COUNTERS:
             setattr(self.module, name, make_variable(name, np.int64(0)))
         self.attribution = tf.Module(name="overflows")
         self._groups: Dict[Tuple[int, ...], _Group] = {}
         self._before: Dict[str, int] = {}  # what a file brought
 
     @property
-    def _counters(self) -> Tuple[Any, Any, Any]:
-        return getattr(self.module, TOTAL), getattr(self.module, IN_A_ROW), getattr(self.module, LAST)
+    def _counters(self) -> List[Any]:
+        return [getattr(self.module, name) for name in COUNTERS]
 
     # In a step
 
@@ -96,7 +96,7 @@ class Skips:
         """An operation that fails when it is enough: a graph has no other way to raise an error.
 
         What XLA has compiled never fails; there, ``raise_if_stuck`` tells. From 2.1 to 2.4 it does not compile what has
-        text in it, so that the text has to do with an operation's name.
+        text in it: there the operation's name has to do.
         """
         is_bad = tf.cast(bad[:_MOST_SHOWN] > 0, tf.int64)
         told = [step, loss_scale, is_bad]
@@ -150,14 +150,13 @@ class Skips:
     def in_file(self, is_saved_model: bool) -> Dict[str, Any]:
         """What a file holds of it, by name: nothing as long as no step was skipped. In a SavedModel may be steps."""
         if is_saved_model:
-            return {"skips": self.module, **({"overflows": self.attribution} if self._groups else {})}
+            return {NAME: self.module, **({"overflows": self.attribution} if self._groups else {})}
         with tf.init_scope():
-            return {"skips": self.module} if value_of(self._counters[0]) else {}
+            return {NAME: self.module} if value_of(self._counters[0]) else {}
 
     def state(self) -> Dict[str, Any]:
         """The counters as they are, by name; empty if no step was skipped."""
-        names = (TOTAL, IN_A_ROW, LAST)
-        state: Dict[str, Any] = dict(zip(names, (int(value_of(counter)) for counter in self._counters)))
+        state: Dict[str, Any] = dict(zip(COUNTERS, (int(value_of(counter)) for counter in self._counters)))
         if not state[TOTAL]:
             return {}
         return {**state, **({OVERFLOWS: self.overflows()} if self.attributes else {})}
@@ -165,7 +164,7 @@ class Skips:
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state`` gave; a state without a counter stands for none skipped."""
         with tf.init_scope():
-            for name, counter in zip((TOTAL, IN_A_ROW, LAST), self._counters):
+            for name, counter in zip(COUNTERS, self._counters):
                 assign(counter, np.int64(state.get(name, 0)))
             for group in self._groups.values():
                 for variable in (group.counts, group.latest):

@@ -1,12 +1,12 @@
 """What our files hold of skipped steps, and under which names."""
 
-from typing import Any, Iterator, Mapping
+from typing import Any, Iterator, List, Mapping, Tuple
 
 from ..registry.errors import Problem, shown
 from ..registry.fields import INT64_MAX
 
 NAME = "skips"  # a child of the optimizer in a checkpoint, and a key of a record
-TOTAL, IN_A_ROW, LAST = "total", "in_a_row", "last"
+COUNTERS = TOTAL, IN_A_ROW, LAST = ("total", "in_a_row", "last")
 OVERFLOWS = "overflows"  # variable → steps at which its gradient was not finite; in a record only
 
 
@@ -19,7 +19,8 @@ def problems(skips: Any) -> Iterator[Problem]:
     if not isinstance(overflows, Mapping):
         yield Problem((NAME, OVERFLOWS), f"{shown(overflows)} does not belong here", "type")
         return
-    named = {**{name: skips.get(name, 0) for name in (TOTAL, IN_A_ROW, LAST)}, **overflows}
-    for name, count in named.items():
+    counts: List[Tuple[Any, Any]] = [((NAME, name), skips.get(name, 0)) for name in COUNTERS]
+    counts += [((NAME, OVERFLOWS, name), count) for name, count in overflows.items()]
+    for path, count in counts:
         if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= INT64_MAX:
-            yield Problem((NAME, name), f"{shown(count)} is no count", "value")
+            yield Problem(path, f"{shown(count)} is no count", "value")

@@ -122,3 +122,23 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path):
         (tmp_path / "cut.npz").write_bytes(whole[:length])
         with pytest.raises(UnreadableFileError):
             read_state(tmp_path / "cut.npz")
+
+
+@pytest.mark.parametrize(
+    ("skips", "path"),
+    [
+        (5, ("skips",)),
+        ({"total": -1}, ("skips", "total")),
+        ({"last": 1.5}, ("skips", "last")),
+        ({"overflows": 3}, ("skips", "overflows")),
+        ({"total": True, "overflows": {"total": 1}}, ("skips", "total")),
+        ({"overflows": {"d1/kernel": "many"}}, ("skips", "overflows", "d1/kernel")),
+    ],
+    ids=str,
+)
+def test_counters_of_skipped_steps_that_are_none_are_refused(skips, path):
+    """The error names the counter, also where a variable has the same name as one."""
+    state = {**states.state_dict_of(contents()), "skips": skips}
+    with pytest.raises(InvalidSpecError) as caught:
+        states.contents_of_state_dict(state)
+    assert [problem.path for problem in caught.value.problems] == [path]
