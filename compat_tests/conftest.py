@@ -18,6 +18,10 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # for installed_
 # out again took a quarter of the time of the tests that begin with a new session.
 context.context().clear_kernel_cache = lambda: None
 
+import replica_threads  # noqa: E402
+
+replica_threads.look_often()
+
 
 @pytest.fixture(scope="module", autouse=True)
 def little_garbage(request):

@@ -3,6 +3,8 @@
 A test that imports this runs unchanged on every TensorFlow. Differences are asked by what is there.
 """
 
+import inspect
+
 import tensorflow as tf
 
 mixed_precision = tf.keras.mixed_precision
@@ -30,6 +32,12 @@ MODEL_SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", "", *([".keras"] if hasat
 LOSS_SCALE_CLASSES = tf.train.experimental if HAS_LOSS_SCALE_OBJECTS else tf.compat.v1.mixed_precision
 
 
+# what tf.function calls it, the newer name first; 2.0 has neither
+COMPILES = [
+    name for name in ("jit_compile", "experimental_compile") if name in inspect.signature(tf.function).parameters
+]
+
+
 class InexpressibleError(Exception):
     """The installed TensorFlow's own class has no words for such a loss scale."""
 
@@ -49,12 +57,28 @@ def upstream(inner, loss_scale="dynamic"):
     return UPSTREAM(inner, **{words[name]: value for name, value in parameters.items() if name in words})
 
 
+def builds_in_one_graph():
+    """Whether a model's symbolic tensors are TensorFlow's, as up to 2.3: those of all threads are in one graph then."""
+    return hasattr(tf.keras.Input((1,)), "graph")
+
+
+def compiled(step):
+    """The step, compiled by XLA as the installed version can; it has to return something."""
+    if COMPILES:
+        return tf.function(step, autograph=False, **{COMPILES[0]: True})
+    return tf.function(lambda *args: tf.xla.experimental.compile(step, list(args)), autograph=False)
+
+
 def state_of(optimizer):
     """Scale and counter of ours or of TensorFlow's own class; the counter of a fixed scale is None."""
     loss_scale = getattr(optimizer, "loss_scale", None)
     if hasattr(loss_scale, "state"):
         state = loss_scale.state()
-        return {"current_loss_scale": float(loss_scale()), "good_steps": state.get("good_steps")}
+        scale = state.get("current_loss_scale")  # of a fixed one, there is no state
+        return {
+            "current_loss_scale": float(loss_scale()) if scale is None else scale,
+            "good_steps": state.get("good_steps"),
+        }
     if IS_KERAS_3:
         if not optimizer.built:
             return {"current_loss_scale": float(optimizer.initial_scale), "good_steps": 0}

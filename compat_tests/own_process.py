@@ -63,10 +63,11 @@ def _original():
 def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what TensorFlow prints is no answer
+    import replica_threads
     import tensorflow as tf
 
     _ = tf.keras.optimizers.SGD  # some versions import Keras when it is first asked for
-    can_be_copied = os.path.isdir(_THREADS) and len(os.listdir(_THREADS)) == 1
+    replica_threads.look_often()
     for line in sys.stdin:
         request = json.loads(line)
         with contextlib.ExitStack() as stack:
@@ -74,25 +75,23 @@ def main():
                 [stack.enter_context(tempfile.TemporaryFile()) for _ in ("stdout", "stderr")]
                 for _ in request["environments"]
             ]
-            copies = []
-            for environment, output in zip(request["environments"], outputs):
-                if not can_be_copied:
-                    copies.append(_started(request["command"], environment, *output))
-                    continue
-                copies.append(os.fork())
-                if copies[-1] == 0:
-                    answers.close()
-                    return _become(request["command"], environment, *output)
-            codes = _codes(copies)
+            several = zip(request["environments"], outputs)
+            codes = _codes([start(request["command"], environment, *output) for environment, output in several])
             ends = [[code, *map(_text, output)] for code, output in zip(codes, outputs)]
         answers.write(json.dumps(ends) + "\n")
         answers.flush()
-    return None
 
 
-def _started(command, environment, stdout, stderr):
-    command = [sys.executable, "-W", "ignore", *command]
-    return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr).pid
+def start(command, environment, stdout, stderr):
+    """The id of a new process that runs a script: a copy of this one, which does not return from here, if it can be."""
+    if not (os.path.isdir(_THREADS) and len(os.listdir(_THREADS)) == 1):
+        command = [sys.executable, "-W", "ignore", *command]
+        return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr).pid
+    process = os.fork()
+    if process == 0:
+        _become(command, environment, stdout, stderr)
+        sys.exit()
+    return process
 
 
 def _become(command, environment, stdout, stderr):

@@ -1,5 +1,6 @@
 """Loss-scale policies, one per file. Importing this registers the built-in ones."""
 
+from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from . import presets as presets
 from .adaptive_window import AdaptiveWindowLossScale as AdaptiveWindowLossScale
 from .contract import LossScale as LossScale

@@ -1,6 +1,6 @@
 """What every generation of Keras shares: scale the loss, unscale the gradients, decide, and gate the step."""
 
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, TypeVar, cast
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tuple, TypeVar, cast
 
 import tensorflow as tf
 
@@ -49,20 +49,52 @@ def has_pure_step(policy: Any) -> bool:
 def require_supported_strategy() -> None:
     """Loss scaling needs a strategy whose replicas can agree on a decision."""
     strategy = tf.distribute.get_strategy()
-    if tf.distribute.has_strategy() and not isinstance(strategy, _SUPPORTED_STRATEGIES):
+    if not tf.distribute.has_strategy() or isinstance(strategy, _SUPPORTED_STRATEGIES):
+        return
+    if isinstance(strategy, _TPU_STRATEGIES):
         raise ValueError(
-            f"loss scaling does not work under {type(strategy).__name__}: "
-            "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
+            f"loss scaling does not work under {type(strategy).__name__}, and is not needed there: TPUs compute in "
+            "bfloat16, which has the range of float32. Use the inner optimizer without a LossScaleOptimizer, and "
+            "mixed_bfloat16 as the policy of the layers"
         )
+    raise ValueError(
+        f"loss scaling does not work under {type(strategy).__name__}: "
+        "use MirroredStrategy, MultiWorkerMirroredStrategy, OneDeviceStrategy, or no strategy"
+    )
 
 
-_SUPPORTED_STRATEGIES = (
-    tf.distribute.MirroredStrategy,
-    tf.distribute.OneDeviceStrategy,
-    tf.distribute.experimental.MultiWorkerMirroredStrategy,
-    # not experimental since 2.4
-    getattr(tf.distribute, "MultiWorkerMirroredStrategy", tf.distribute.experimental.MultiWorkerMirroredStrategy),
-)
+def _strategies(*names: str) -> Tuple[Any, ...]:
+    """Strategies by every name that they have: some were experimental once, and all are among TensorFlow 1's, too."""
+    modules = [tf.distribute, tf.distribute.experimental]
+    modules += [tf.compat.v1.distribute, tf.compat.v1.distribute.experimental]
+    return tuple(getattr(module, name) for module in modules for name in names if hasattr(module, name))
+
+
+_SUPPORTED_STRATEGIES = _strategies("MirroredStrategy", "MultiWorkerMirroredStrategy", "OneDeviceStrategy")
+_TPU_STRATEGIES = _strategies("TPUStrategy")
+
+
+def require_strategy_of(variables: Sequence[Any], can_be_outside: bool) -> None:
+    """Refuse variables of another strategy, which replicas of this one would write each for itself, or not at all.
+
+    Where they ``can_be_outside``, variables of no replica in particular will do: replicas write them once, together.
+    """
+    strategy = tf.distribute.get_strategy()
+    for variable in variables:
+        made_by = getattr(variable, "distribute_strategy", None)  # replicated variables have one
+        if made_by is strategy or (made_by is None and can_be_outside):
+            continue
+        if made_by is None and strategy.extended.variable_created_in_scope(variable):
+            continue
+        under, where = type(strategy).__name__, "outside of its scope"
+        if not tf.distribute.has_strategy():
+            under, where = "no strategy", "in the scope of one"
+        elif made_by is not None:
+            where = f"in the scope of another {type(made_by).__name__}"
+        raise ValueError(
+            f"apply_gradients is called under {under}, and the optimizer, its inner optimizer or its policy was made "
+            f"{where}; make all of them, and the model, inside `with strategy.scope()` of the strategy that trains"
+        )
 
 
 def gated_step(
@@ -101,7 +133,7 @@ def gated_step(
     names = list(report)
     # one tensor, so that a step has one exchange more than without loss scaling, whatever the policy needs
     shares = tf.stack([_share_of_replica(context, name, report[name]) for name in names]) if names else None
-    if not _replicas_can_meet(context):
+    if not replicas_can_meet():
         _require_pure_step(policy)
         together = _agreed(names, context.all_reduce(tf.distribute.ReduceOp.SUM, shares) if names else None)
         update_op, should_apply = decide(grads, together)
@@ -137,9 +169,9 @@ def gated_step(
     return context.merge_call(across_replicas, args=(tuple(grads), contents, shares))
 
 
-def _replicas_can_meet(context: Any) -> bool:
+def replicas_can_meet() -> bool:
     """Whether one piece of graph can stand for all replicas: not in those that XLA compiles one by one, on GPUs."""
-    meets = getattr(context.strategy.extended, "_use_merge_call", None)
+    meets = getattr(tf.distribute.get_strategy().extended, "_use_merge_call", None)
     return meets is None or bool(meets())
 
 

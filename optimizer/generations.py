@@ -25,7 +25,8 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
         # a file names the class: under Keras's own name, which differs by generation, plain TensorFlow can load it
         named = upstream if is_public else cls
         names = {"__module__": named.__module__, "__qualname__": named.__qualname__, "__doc__": cls.__doc__}
-        _made[key] = types.new_class(named.__name__, bases, {}, lambda namespace: namespace.update(names))
+        made = types.new_class(named.__name__, bases, {}, lambda namespace: namespace.update(names))
+        _made.setdefault(key, made)  # another thread may have made it meanwhile, and there is to be one
     return _made[key]
 
 

@@ -10,6 +10,7 @@ from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
 from .measuring import measure_gradients
 from .tensorflow_ops import OPS
+from .unscaling import usable
 
 
 class GraphState(tf.Module):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
                 tf.keras.backend.set_value(self.state_variables[name], value)
 
     def scale(self) -> Any:
-        return self._loss_scale.scale(self.read(), OPS)
+        return usable(self._loss_scale.scale(self.read(), OPS))
 
     def step(self, report: Report) -> Tuple[Any, Any]:
         """Take a step: the op that does it, and whether the gradients are applied."""

@@ -85,7 +85,7 @@ class Adapter(WithoutSlots):
     def scale_loss(self, loss: Any) -> Any:
         """The loss times the current scale; the gradients of it are to be applied as they are."""
         self._are_gradients_scaled = True
-        return scaled(loss, self._policy())
+        return scaled(loss, self._scale())
 
     @core.as_written
     def get_scaled_loss(self, loss: Any) -> Any:
@@ -110,7 +110,7 @@ class Adapter(WithoutSlots):
         return self._unscaled(pairs) if self._are_gradients_scaled else pairs
 
     def _unscaled(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
-        grads = unscaled([grad for grad, _ in pairs], self._policy())
+        grads = unscaled([grad for grad, _ in pairs], self._scale())
         # what overwrites a variable is no gradient, and not scaled
         return [
             (given if getattr(variable, "overwrite_with_gradient", False) else grad, variable)
@@ -120,6 +120,14 @@ class Adapter(WithoutSlots):
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
         """Not with TensorFlow: Keras's own optimizers refuse it there, as strategies need variables."""
         raise ValueError("stateless_apply does not work with Keras's TensorFlow backend: call apply instead")
+
+    def _variables_from_the_start(self) -> List[Any]:
+        made = super()._variables_from_the_start()
+        return [each.value if isinstance(each, keras.Variable) else each for each in made]
+
+    def _can_be_made_outside(self) -> bool:
+        # each replica would write its variables for itself: the replicas' weights drift apart
+        return self.built and tf.distribute.get_strategy().num_replicas_in_sync == 1
 
     def _require_can_apply(self, aggregate: bool) -> None:
         if not aggregate and tf.distribute.get_strategy().num_replicas_in_sync > 1:

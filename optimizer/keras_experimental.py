@@ -7,6 +7,7 @@ those clip scaled gradients: here they are clipped after they are unscaled.
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import contextlib
+import copy
 import sys
 
 import tensorflow as tf
@@ -42,19 +43,26 @@ class Adapter(keras_v2.Adapter):
 
     # Gradients
 
+    @property
+    def _differentiating(self) -> Any:
+        """The inner optimizer; for one that clips a copy that does not, as the gradients are still scaled.
+
+        A copy, because the inner optimizer may be in use elsewhere meanwhile: in other threads, and in a strategy's
+        replicas, which take turns wherever they meet.
+        """
+        twin = copy.copy(self._optimizer)
+        return twin if _hide_clipping(twin) else self._optimizer
+
     @core.as_written
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """The unscaled gradients of a loss in a graph."""
-        with _without_clipping(self._optimizer):
-            grads = super().get_gradients(loss, params)
-        return self._clipped(grads)
+        return self._clipped(super().get_gradients(loss, params))
 
     @core.as_written
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> List[Tuple[Any, Any]]:
-        with _without_clipping(self._optimizer):
-            pairs = super()._compute_gradients(loss, var_list, grad_loss, tape)
+        pairs = super()._compute_gradients(loss, var_list, grad_loss, tape)
         return list(zip(self._clipped([grad for grad, _ in pairs]), [variable for _, variable in pairs]))
 
     @core.as_written
@@ -144,13 +152,18 @@ def _is_called_by(name: str) -> bool:
 
 @contextlib.contextmanager
 def _without_clipping(optimizer: Any) -> Iterator[None]:
-    """Hide clipping from code that would clip gradients while they are scaled, or refuse to wrap the optimizer."""
-    hidden = {name: vars(optimizer).pop(name) for name in _CLIPPING if name in getattr(optimizer, "__dict__", {})}
-    keeps_none = bool(hidden) and hasattr(type(optimizer), "_clip_gradients")
-    if keeps_none:  # from 2.2 on the attributes are always there
-        vars(optimizer).update(dict.fromkeys(hidden))
+    """Hide clipping from a constructor that would refuse to wrap the optimizer."""
+    hidden = _hide_clipping(optimizer)
     try:
         yield
     finally:
-        if hidden:
-            vars(optimizer).update(hidden)
+        vars(optimizer).update(hidden)
+
+
+def _hide_clipping(optimizer: Any) -> Dict[str, Any]:
+    """Have an optimizer not clip; gives what it had."""
+    attributes = getattr(optimizer, "__dict__", {})
+    hidden = {name: attributes.pop(name) for name in _CLIPPING if attributes.get(name) is not None}
+    if hidden and hasattr(type(optimizer), "_clip_gradients"):  # from 2.2 on the attributes are always there
+        attributes.update(dict.fromkeys(hidden))
+    return hidden

@@ -32,21 +32,26 @@ class Adapter(Keras2):
 
     # Gradients
 
+    @property
+    def _differentiating(self) -> Any:
+        """The optimizer that computes the gradients of the scaled loss."""
+        return self._optimizer
+
     @core.as_written
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """The unscaled gradients of a loss in a graph."""
-        return self.get_unscaled_gradients(self._optimizer.get_gradients(self.get_scaled_loss(loss), params))
+        return self.get_unscaled_gradients(self._differentiating.get_gradients(self.get_scaled_loss(loss), params))
 
     @core.as_written
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> List[Tuple[Any, Any]]:
         if tape is None:
-            pairs = self._optimizer._compute_gradients(self.get_scaled_loss(loss), var_list, grad_loss)
+            pairs = self._differentiating._compute_gradients(self.get_scaled_loss(loss), var_list, grad_loss)
         else:
             with tape:
                 scaled_loss = self.get_scaled_loss(loss)
-            pairs = self._optimizer._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+            pairs = self._differentiating._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
         grads = self.get_unscaled_gradients([grad for grad, _ in pairs])
         return list(zip(grads, [variable for _, variable in pairs]))
 
@@ -72,7 +77,6 @@ class Adapter(Keras2):
         return "experimental_aggregate_gradients" in inspect.signature(self._optimizer.apply_gradients).parameters
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        present = [(grad, variable) for grad, variable in pairs if grad is not None]
         if aggregate or not self._can_leave_out_aggregation():
-            return self._optimizer.apply_gradients(present, name=name)
-        return self._optimizer.apply_gradients(present, name=name, experimental_aggregate_gradients=False)
+            return self._optimizer.apply_gradients(pairs, name=name)
+        return self._optimizer.apply_gradients(pairs, name=name, experimental_aggregate_gradients=False)

@@ -50,7 +50,7 @@ def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, 
 
 def are_bad(packs: Sequence[Pack]) -> Any:
     """1 for each gradient that is not finite and 0 for the others, in their order: a closer look at each of them."""
-    arrays = [_checkable(grad) for grad in unpacked(packs)]
+    arrays = [_exact(grad) for grad in unpacked(packs)]
     is_good = [tf.constant(True) if array is None else tf.reduce_all(is_finite(array)) for array in arrays]
     return tf.where(tf.stack(is_good), tf.zeros(len(is_good)), tf.ones(len(is_good)))
 
@@ -78,11 +78,11 @@ def _are_finite(packs: Sequence[Pack]) -> Any:
 
 def _large_are_finite(packs: Sequence[Pack]) -> List[Any]:
     """One verdict, or none if there is nothing to look at."""
-    arrays = _present(_checkable(pack.values) for pack in packs)
-    if not arrays:
+    sums = _present(_sum(pack.values) for pack in packs)
+    if not sums:
         return []
     reciprocals = {id(pack.reciprocal): pack.reciprocal for pack in packs if pack.reciprocal is not None}
-    is_proof = is_finite(tf.add_n([tf.cast(tf.reduce_sum(array), tf.float32) for array in arrays]))
+    is_proof = is_finite(tf.add_n([tf.cast(each, tf.float32) for each in sums]))
     for reciprocal in reciprocals.values():
         is_proof = tf.logical_and(is_proof, reciprocal <= 1.0)
     exact_look = unlowered_cond(
@@ -94,11 +94,43 @@ def _large_are_finite(packs: Sequence[Pack]) -> List[Any]:
 
 
 def _unscaled_arrays(packs: Sequence[Pack]) -> List[Any]:
-    return _present(_checkable(pack.unscaled_values()) for pack in packs)
+    return _present(_exact(pack.unscaled_values()) for pack in packs)
 
 
 def _present(arrays: Any) -> List[Any]:
     return [array for array in arrays if array is not None]
+
+
+def _sum(values: Any) -> Optional[Any]:
+    """A sum that proves, if it is finite, that a gradient is.
+
+    The rows of a sparse one can add up to no more than all magnitudes do; half of the largest number leaves room for
+    how other sums of them are rounded. So nobody has to find out which rows are for one index.
+    """
+    if not isinstance(values, tf.IndexedSlices):
+        array = _real(tf.convert_to_tensor(values))
+        return None if array is None else tf.reduce_sum(array)
+    array = _real(values.values)
+    if array is None:
+        return None
+    magnitudes = tf.reduce_sum(tf.abs(array))
+    room = tf.constant(float(values.values.dtype.real_dtype.max) / 2, magnitudes.dtype)
+    return tf.where(magnitudes <= room, magnitudes, tf.constant(float("inf"), magnitudes.dtype))
+
+
+def _exact(values: Any) -> Optional[Any]:
+    """The numbers that must be finite: of a sparse gradient, those of one index added up.
+
+    The rows of one index are found by sorting: up to 2.3, XLA can't compile ``tf.unique``.
+    """
+    if not isinstance(values, tf.IndexedSlices):
+        return _real(tf.convert_to_tensor(values))
+    order = tf.argsort(tf.cast(values.indices, tf.int32))
+    indices = tf.gather(values.indices, order)
+    is_other = tf.cast(tf.not_equal(indices[1:], indices[:-1]), tf.int32)
+    # as many sums as there are rows: those of no row are zero
+    places = tf.cumsum(tf.concat([tf.zeros_like(order[:1]), is_other], 0))
+    return _real(tf.math.unsorted_segment_sum(tf.gather(values.values, order), places, tf.size(order)))
 
 
 def _checkable(values: Any) -> Optional[Any]:
@@ -106,8 +138,11 @@ def _checkable(values: Any) -> Optional[Any]:
     if isinstance(values, tf.IndexedSlices):
         rows, positions = tf.unique(values.indices)
         values = tf.math.unsorted_segment_sum(values.values, positions, tf.size(rows))
-    else:
-        values = tf.convert_to_tensor(values)
+    return _real(tf.convert_to_tensor(values))
+
+
+def _real(values: Any) -> Optional[Any]:
+    """Real numbers of at least 32 bits; None for such as are always finite."""
     if values.dtype.is_complex:
         values = tf.stack([tf.math.real(values), tf.math.imag(values)])
     if not values.dtype.is_floating:

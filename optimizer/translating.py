@@ -1,6 +1,9 @@
 """The inner optimizer that a configuration of any Keras declares, made by the installed one."""
 
-from typing import Any, Collection, List, Mapping, Optional, Sequence
+from typing import Any, Collection, Iterator, List, Mapping, Optional, Sequence
+
+import contextlib
+import threading
 
 from ..registry.errors import TranslationError, unknown
 from ..registry.optimizers import OPTIMIZERS, SCHEDULES
@@ -9,6 +12,7 @@ from ..serialization.declarations import LEGACY, NEW, Declaration, arguments_for
 
 # what OptimizerV2 takes through **kwargs; global_clipnorm has come later
 _LEGACY_KEYWORDS = ("clipnorm", "clipvalue", "decay", "lr")
+_one_at_a_time = threading.RLock()
 
 
 def inner_optimizer(
@@ -43,7 +47,7 @@ def inner_optimizer(
         rate = arguments.get("learning_rate")
         if isinstance(rate, Mapping):
             arguments["learning_rate"] = _schedule(keras, rate, custom_objects)
-        with keras.utils.custom_object_scope(dict(custom_objects)):
+        with _known_to_keras(keras, custom_objects):
             return cls.from_config(arguments)
     raise refused or _not_there("optimizer", declaration.class_name, modules)
 
@@ -84,8 +88,22 @@ def _schedule(keras: Any, config: Mapping[str, Any], custom_objects: Mapping[str
     cls = _of_users(keras, name, custom_objects) or _schedule_class(keras, name)
     if cls is None:
         raise _not_there("learning-rate schedule", name, [keras.optimizers.schedules])
-    with keras.utils.custom_object_scope(dict(custom_objects)):
+    with _known_to_keras(keras, custom_objects):
         return cls.from_config(dict(config["config"]))
+
+
+@contextlib.contextmanager
+def _known_to_keras(keras: Any, custom_objects: Mapping[str, Any]) -> Iterator[None]:
+    """Have Keras find these classes by name.
+
+    In some versions the names are known in all threads, and what is registered elsewhere meanwhile is lost at the end:
+    so this is done for one thread at a time, and only if there are any.
+    """
+    if not custom_objects:
+        yield
+        return
+    with _one_at_a_time, keras.utils.custom_object_scope(dict(custom_objects)):
+        yield
 
 
 def _schedule_class(keras: Any, name: str) -> Any:

@@ -4,12 +4,20 @@ from typing import Any, List, NamedTuple, Optional, Sequence
 
 import tensorflow as tf
 
+# The reciprocal of a larger scale is no normal number. Most devices take that for zero, and all gradients would be.
+_LARGEST_SCALE = 2.0**126
+
 
 class Unscaling(NamedTuple):
     """Where an unscaled gradient comes from: ``times(scaled, reciprocal)``."""
 
     scaled: Any
     reciprocal: Optional[Any]
+
+
+def usable(scale: Any) -> Any:
+    """The scale, as far as gradients can be divided by it."""
+    return tf.minimum(scale, _LARGEST_SCALE)
 
 
 def scaled(loss: Any, scale: Any) -> Any:
@@ -43,7 +51,9 @@ def unscaling_of(grad: Any) -> Unscaling:
 
 
 def times(values: Any, factor: Any) -> Any:
-    """A product in the type of the values."""
+    """A product in the type of the values; of whole numbers, which have no fractions, in float32."""
+    if values.dtype.is_integer:
+        values = tf.cast(values, tf.float32)
     if values.dtype in (tf.float16, tf.bfloat16):  # where the factor itself could underflow
         return tf.cast(tf.cast(values, tf.float32) * factor, values.dtype)
     return values * tf.cast(factor, values.dtype)

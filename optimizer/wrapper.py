@@ -2,6 +2,8 @@
 
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import threading
+
 import numpy as np
 import tensorflow as tf
 
@@ -17,7 +19,9 @@ from .keeps_state import KeepsState
 from .monitored import Monitored
 from .skipping import SkippedSteps, require_valid
 from .translating import inner_optimizer
-from .unscaling import scaled, unscaled
+from .unscaling import scaled, unscaled, usable
+
+_one_at_a_time = threading.RLock()
 
 
 class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
@@ -75,7 +79,8 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
         )
         self._wrap(optimizer, name)
         self._policy = policy
-        self._hold(policy)
+        with _one_at_a_time:  # optimizers that share a policy share its state, also if they are made at the same time
+            self._hold(policy)
         self._monitor(monitoring)
         self._skipping = SkippedSteps(skipped_steps, self._advances_natively)
 
@@ -133,13 +138,17 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss, or what a callable returns, times the current scale."""
         if callable(loss):
-            return lambda: scaled(loss(), self._policy())
-        return scaled(loss, self._policy())
+            return lambda: scaled(loss(), self._scale())
+        return scaled(loss, self._scale())
 
     @core.as_written
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
         """The gradients divided by the current scale; None stays None."""
-        return unscaled(grads, self._policy())
+        return unscaled(grads, self._scale())
+
+    def _scale(self) -> Any:
+        """The current scale, which of a policy that holds its state in its own way may be too large to divide by."""
+        return self._policy() if core.has_pure_step(self._policy) else usable(self._policy())
 
     # A step
 
@@ -155,13 +164,16 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
 
         ``skip_gradients_aggregation=True`` is how later versions say ``experimental_aggregate_gradients=False``.
         """
+        core.require_supported_strategy()
         if tf.distribute.in_cross_replica_context():
             raise ValueError("apply_gradients must be called in a replica context: inside strategy.run, not around it")
-        core.require_supported_strategy()
+        core.require_strategy_of(self._variables_from_the_start(), self._can_be_made_outside())
         pairs = self._unscaled_pairs(_pairs(grads_and_vars))
-        places = _places_with_gradient(pairs)
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
+        if not pairs:  # all layers are frozen: there is no step, and nothing to be learnt for the scale
+            return None if tf.executing_eagerly() else tf.no_op()
+        places = _places_with_gradient(pairs)
         with tf.init_scope():  # before the conditional, where none can be made
             self._make_variables([variable for _, variable in pairs])
             key = self._skips.know([pairs[place][1] for place in places])
@@ -188,6 +200,16 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
     def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
         """What ``apply_gradients`` was given, which is unscaled already but where Keras hands it scaled gradients."""
         return pairs
+
+    def _variables_from_the_start(self) -> List[Any]:
+        """Those that tell in whose scope the optimizer, its policy and the inner optimizer were made."""
+        iterations = getattr(self.inner_optimizer, "_iterations", None)  # up to 2.10 there once they are asked for
+        made = [*core.state_variables(self._policy).values(), self._skipping.variable]
+        return made if iterations is None else [*made, iterations]
+
+    def _can_be_made_outside(self) -> bool:
+        """Whether the replicas of a strategy can use what was made outside of its scope."""
+        return core.replicas_can_meet()
 
     def _require_can_apply(self, aggregate: bool) -> None:
         """Refuse what the inner optimizer can't honour."""

@@ -1,4 +1,4 @@
-"""Custom loops under MirroredStrategy, over two logical CPUs."""
+"""Steps under MirroredStrategy, over two logical CPUs; test_loops.py has long loops over four."""
 
 import inspect
 
@@ -17,92 +17,6 @@ CAN_APPLY_UNAGGREGATED = {"experimental_aggregate_gradients", "skip_gradients_ag
 @pytest.fixture(scope="module")
 def found(run_scenario):
     return run_scenario("mirrored")
-
-
-@pytest.fixture
-def loop(found, inner_name):
-    """Of each inner optimizer: what ours, TensorFlow's own class and the bare optimizer did in the same 100 steps."""
-    return found["custom_loops"][inner_name]
-
-
-def test_the_schedule_has_what_it_is_for(loop):
-    """Steps 1 and 3 are bad on one replica alone, and the 100 steps hold many of both kinds."""
-    is_good = [state["is_good"] for state in loop["reference"]]
-    assert is_good[:5] == [True, False, True, False, True]
-    assert len(is_good) == 100
-    assert 10 <= is_good.count(False) <= 40
-
-
-@pytest.mark.parametrize("bad_step", [1, 3], ids=["NaN on replica 0", "NaN on replica 1"])
-def test_a_nan_on_one_replica_makes_both_skip(loop, bad_step):
-    """The weights, the slots and so both replicas stay as they were, and the scale halves."""
-    states = loop["ours"]["states"]
-    before, after = states[bad_step - 1], states[bad_step]
-    kept = [name for name in after if name in ("kernel", "bias") or name.startswith("slot")]
-    assert len(kept) >= 4
-    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
-    assert np.isfinite(after["kernel"]).all()
-    assert after["current_loss_scale"] == [before["scale"] / 2] * 2
-    assert after["good_steps"] == [0, 0]
-
-
-@pytest.mark.parametrize("bad_step", [1, 3], ids=["NaN on replica 0", "NaN on replica 1"])
-def test_a_good_step_after_a_skipped_one_is_applied_on_both(loop, bad_step):
-    """Both replicas' weights move, and to the same bits."""
-    skipped, following = loop["ours"]["states"][bad_step], loop["ours"]["states"][bad_step + 1]
-    assert following["kernel"][0] != skipped["kernel"][0]
-    assert following["kernel"][0] == following["kernel"][1]
-    assert following["good_steps"] == [1, 1]
-
-
-def test_replicas_are_bit_identical_at_every_step(loop):
-    """Every variable has the same bits on both replicas after each of the 100 steps."""
-    for step, state in enumerate(loop["ours"]["states"]):
-        for name, values in state.items():
-            if name != "scale":
-                assert len(values) == 2, (step, name)
-                assert values[0] == values[1], (step, name)
-
-
-def test_a_hundred_steps_equal_a_training_without_a_strategy(loop):
-    """The bare optimizer, given the summed gradients of the good steps, gets the same weights."""
-    for step, (state, expected) in enumerate(zip(loop["ours"]["states"], loop["reference"])):
-        np.testing.assert_allclose(state["kernel"][0], expected["kernel"], rtol=1e-6, atol=1e-6, err_msg=str(step))
-        np.testing.assert_allclose(state["bias"][0], expected["bias"], rtol=1e-6, atol=1e-6, err_msg=str(step))
-
-
-def test_a_hundred_steps_have_the_scale_of_the_rule(loop):
-    """Scale, counter and iterations are those of the rule, written out in plain Python."""
-    names = ("current_loss_scale", "good_steps", "iterations")
-    actual = [[state[name][0] for name in names] for state in loop["ours"]["states"]]
-    assert actual == [[state["scale"], state["good_steps"], state["iterations"]] for state in loop["reference"]]
-    assert [state["scale"] for state in loop["ours"]["states"]] == [state["scale"] for state in loop["reference"]]
-
-
-def test_a_hundred_steps_equal_those_of_tensorflows_own_class(loop):
-    """Every number of every step is what TensorFlow's own class gives."""
-    ours_and_theirs = [loop["comparable"][wrapper]["states"] for wrapper in ("ours", "tensorflow")]
-    for step, (ours, theirs) in enumerate(zip(*ours_and_theirs)):
-        assert ours.keys() == theirs.keys()
-        for name in ours:
-            np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-6, err_msg=str((step, name)))
-
-
-@pytest.mark.parametrize("bad_step", [1, 3], ids=["NaN on replica 0", "NaN on replica 1"])
-def test_where_tensorflows_own_class_applies_a_nan_of_one_replica(loop, bad_step):
-    """It skips as ours does, but for that of Keras 3: there a NaN on replica 1 alone reaches the weights of both."""
-    is_applied = installed_keras.LOOKS_AT_FIRST_REPLICA_ONLY and bad_step == 3
-    theirs, ours = (loop[wrapper]["states"][bad_step] for wrapper in ("tensorflow", "ours"))
-    assert np.isnan(theirs["kernel"]).any(axis=1).tolist() == [is_applied] * 2
-    assert theirs["good_steps"] == ([2, 2] if is_applied else [0, 0])
-    assert np.isfinite(ours["kernel"]).all()
-    assert ours["good_steps"] == [0, 0]
-
-
-def test_no_step_is_traced_after_the_first(loop):
-    """Good and bad steps share one graph; the first call traces as often as with TensorFlow's own class."""
-    assert set(loop["ours"]["traces"]) == {loop["ours"]["traces"][0]}
-    assert loop["comparable"]["ours"]["traces"][0] <= loop["comparable"]["tensorflow"]["traces"][0]
 
 
 def test_sparse_gradients_are_summed_before_they_are_judged(found):

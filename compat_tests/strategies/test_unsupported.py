@@ -12,28 +12,50 @@ def found(run_scenario):
 
 def check(error, name):
     assert error["type"] == "ValueError"
-    for expected in (name, "MirroredStrategy", "OneDeviceStrategy"):
+    assert f"loss scaling does not work under {name}" in error["message"]
+    if "tpu" in name.lower():
+        remedy = ["bfloat16, which has the range of float32", "Use the inner optimizer", "mixed_bfloat16"]
+    else:
+        # by the names that users import, which are not those that the classes have
+        remedy = ["use MirroredStrategy", "MultiWorkerMirroredStrategy", "OneDeviceStrategy", "or no strategy"]
+    for expected in remedy:
         assert expected in error["message"]
-    # by the name that users import, which is not the one that the class has
-    assert "MultiWorkerMirroredStrategy" in error["message"]
 
 
-@pytest.mark.parametrize("strategy", ["central_storage", "parameter_server"])
-def test_construction_is_refused(found, strategy):
+def test_construction_is_refused(found):
     """In the strategy's scope, making the optimizer is a ValueError that names the strategy and what to use."""
-    check(found[strategy]["at_construction"], found[strategy]["name"])
+    for result in found.values():
+        check(result["at_construction"], result["name"])
 
 
-@pytest.mark.parametrize("strategy", ["central_storage", "parameter_server"])
-def test_apply_gradients_is_refused(found, strategy):
-    """An optimizer made outside of the scope is refused when it is used inside, and nothing changes."""
-    result = found[strategy]["at_apply_gradients"]
-    check(result["error"], found[strategy]["name"])
-    assert result["value"] == 1.0
-    assert result["state"] == {"current_loss_scale": 2.0**15, "good_steps": 0}
+def test_apply_gradients_is_refused(found):
+    """An optimizer made outside of the scope is refused when it is used inside, in ``run`` or not; nothing changes."""
+    for result in found.values():
+        for attempt in result["at_apply_gradients"].values():
+            check(attempt["error"], result["name"])
+            assert attempt["value"] == 1.0
+            assert attempt["state"] == {"current_loss_scale": 2.0**15, "good_steps": 0}
 
 
 def test_the_strategies_are_those_that_the_test_is_about(found):
-    """The scenario made the two strategies, and no other."""
-    assert found["central_storage"]["name"] == "CentralStorageStrategy"
-    assert found["parameter_server"]["name"] in ("ParameterServerStrategyV1", "ParameterServerStrategyV2")
+    """The scenario made each kind of strategy, by each name that the installed version has."""
+    names = {make: result["name"] for make, result in found.items()}
+    assert names.pop("central_storage") == "CentralStorageStrategy"
+    assert names.pop("central_storage_of_tensorflow_1") == "CentralStorageStrategyV1"
+    assert names.pop("OwnStrategy") == "OwnStrategy"
+    servers = {make: names.pop(make) for make in list(names) if make.startswith("parameter_server")}
+    assert servers in (
+        {"parameter_server": "ParameterServerStrategyV1"},
+        {"parameter_server_with_coordinator": "ParameterServerStrategyV2"},
+    )
+    # 2.0 makes no such strategy without a TPU: there a class of its kind stands for it
+    assert names in (
+        {"tpu": "TpuByClassAlone"},
+        {"tpu": "TPUStrategyV2", "experimental_tpu": "TPUStrategy", "tpu_of_tensorflow_1": "TPUStrategyV1"},
+    )
+
+
+def test_a_step_that_a_coordinator_schedules_is_refused(found):
+    """Where there is a ClusterCoordinator, the error reaches the one who schedules the step."""
+    for make, result in found.items():
+        assert ("by_coordinator" in result["at_apply_gradients"]) == (make == "parameter_server_with_coordinator")

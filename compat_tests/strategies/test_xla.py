@@ -1,7 +1,5 @@
 """A step that XLA compiles gives what the same step gives without it."""
 
-import inspect
-
 import installed_keras
 import numpy as np
 import pytest
@@ -19,18 +17,7 @@ INNER_OPTIMIZERS = {
 }
 if "legacy" in installed_keras.OPTIMIZERS:
     INNER_OPTIMIZERS["legacy Adam"] = lambda: installed_keras.OPTIMIZERS["legacy"].Adam(0.1)
-# what tf.function calls it, the newer name first; 2.0 has neither
-ARGUMENTS = [
-    name for name in ("jit_compile", "experimental_compile") if name in inspect.signature(tf.function).parameters
-]
 FEATURES = ([1.0, 2.0], [1.0, np.nan], [0.5, 1.0], [np.inf, 1.0], [1.0, -np.inf], [1.0, 1.0], [2.0, 0.25])
-
-
-def compiled(step):
-    """The step, compiled as the installed version can."""
-    if ARGUMENTS:
-        return tf.function(step, autograph=False, **{ARGUMENTS[0]: True})
-    return tf.function(lambda features: tf.xla.experimental.compile(step, [features]), autograph=False)
 
 
 def uncompiled(step):
@@ -64,7 +51,7 @@ def train(make_function, inner):
 @pytest.mark.parametrize("inner", sorted(INNER_OPTIMIZERS))
 def test_a_compiled_step_equals_the_uncompiled_one(inner):
     """Weights, scale, counter and iterations are the same after good steps and after bad ones."""
-    actual, expected = (train(make, INNER_OPTIMIZERS[inner]) for make in (compiled, uncompiled))
+    actual, expected = (train(make, INNER_OPTIMIZERS[inner]) for make in (installed_keras.compiled, uncompiled))
     assert [state for _, state, _ in actual] == [state for _, state, _ in expected]
     assert [iterations for _, _, iterations in actual] == [iterations for _, _, iterations in expected]
     weights, expected_weights = ([weights for weights, _, _ in found] for found in (actual, expected))
@@ -84,7 +71,7 @@ def test_a_compiled_step_counts_what_it_skips():
         optimizer.apply_gradients([(grads, variable)])
         return tf.reduce_sum(grads)
 
-    function = compiled(step)
+    function = installed_keras.compiled(step)
     for grads in ([1.0, 0.0], [np.nan, 1.0], [np.inf, 1.0], [np.inf, 1.0]):
         function(tf.constant(grads, tf.float32))
     told = optimizer.telemetry
@@ -98,7 +85,7 @@ def test_a_compiled_step_counts_what_it_skips():
 def test_whether_a_function_can_be_compiled_is_known():
     """``tf.function`` compiles from 2.1 on; in 2.0 it does not know the argument, and says so."""
     if tuple(map(int, tf.__version__.split(".")[:2])) >= (2, 1):
-        function = tf.function(lambda value: value + 1.0, **{ARGUMENTS[0]: True})
+        function = tf.function(lambda value: value + 1.0, **{installed_keras.COMPILES[0]: True})
         assert float(function(tf.constant(1.0))) == 2.0
     else:
         with pytest.raises(TypeError, match="unexpected keyword argument 'experimental_compile'"):

@@ -17,7 +17,8 @@ import installed_keras
 
 INITIAL_SCALE = 1024.0
 INCREMENT_PERIOD = 4
-REPLICAS = 2
+LOOP_SCALE = 2.0**40  # of long loops: they stay above the floor, which Keras 3's own class does not have
+BAD_VALUES = np.float32([np.nan, np.inf, -np.inf])
 
 INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.05, momentum=0.9),
@@ -52,11 +53,11 @@ class Watching(scalekeeper.LossScale):
 WRAPPERS = {"ours": ours, "tensorflow": tensorflows}
 
 
-def two_logical_cpus():
+def logical_cpus(count=2):
     (cpu,) = tf.config.experimental.list_physical_devices("CPU")
-    logical = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(2)]
+    logical = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(count)]
     tf.config.experimental.set_virtual_device_configuration(cpu, logical)
-    return ["/cpu:0", "/cpu:1"]
+    return [f"/cpu:{index}" for index in range(count)]
 
 
 def run(strategy, function, *args):
@@ -97,10 +98,14 @@ def _children(trackable):
 
 
 def slots(optimizer):
-    """The variables of the inner optimizer that are neither its iterations nor its learning rate."""
+    """The variables of the inner optimizer that are neither its iterations nor its learning rate.
+
+    By their names: an optimizer that was restored from a checkpoint has made them in another order.
+    """
     inner = installed_keras.inner_of(optimizer)
     others = [inner.iterations, getattr(inner, "_learning_rate", None)]
-    return [each for each in installed_keras.variables_of(inner) if all(each is not other for other in others)]
+    found = [each for each in installed_keras.variables_of(inner) if all(each is not other for other in others)]
+    return sorted(found, key=lambda each: each.name)
 
 
 def build_theirs(optimizer, variables):
@@ -130,33 +135,35 @@ def gradients(optimizer, loss_function, variables):
     return grads if keras_3_words else optimizer.get_unscaled_gradients(grads)
 
 
-def schedule(steps, replicas=REPLICAS, are_all_bad=False):
-    """The data of each step, and whether it is good: first a NaN on each replica alone, then overflows at random.
+def schedule(steps, replicas, are_all_bad=False):
+    """The data of each step, and whether it is good.
 
-    Every process makes the same. On request, what is bad on one replica is bad on all.
+    First each bad value on each replica alone, with a good step before each; then overflows at random. Every process
+    makes the same. On request, what is bad on one replica is bad on all.
     """
     random = np.random.RandomState(7)
     features = random.uniform(0.5, 1.5, [steps, replicas, 3]).astype(np.float32)
-    bad = np.zeros([steps, replicas], bool)
-    bad[1, 0] = bad[3, 1] = True
-    bad[5:] = random.uniform(size=bad[5:].shape) < 0.1
-    values = random.choice(np.float32([np.nan, np.inf, -np.inf]), size=bad.shape)
-    values[1, 0] = values[3, 1] = np.nan
+    bad = random.uniform(size=[steps, replicas]) < 0.2 / replicas
+    values = random.choice(BAD_VALUES, size=bad.shape)
+    each_alone = [(replica, value) for value in BAD_VALUES for replica in range(replicas)]
+    bad[: 2 * len(each_alone)] = False
+    for step, (replica, value) in zip(range(1, steps, 2), each_alone):
+        bad[step, replica], values[step, replica] = True, value
     if are_all_bad:
         bad[:] = bad.any(axis=1, keepdims=True)
     features[..., 1] = np.where(bad, values, features[..., 1])
     return features, ~bad.any(axis=1)
 
 
-def loss_of(features, kernel, bias):
-    return tf.reduce_mean(tf.square(kernel * features + bias - 3.0)) / REPLICAS
+def loss_of(features, kernel, bias, replicas):
+    return tf.reduce_mean(tf.square(kernel * features + bias - 3.0)) / replicas
 
 
 class Training:
     """A linear model and its optimizer, made in a strategy's scope, and the traced step that trains it."""
 
     def __init__(self, strategy, wrapper, inner, initial_scale=INITIAL_SCALE, is_built=False):
-        self.strategy = strategy
+        self.strategy, self.replicas = strategy, strategy.num_replicas_in_sync
         with strategy.scope():
             self.kernel = tf.Variable([1.0, -2.0, 0.5])
             self.bias = tf.Variable(0.25)
@@ -171,7 +178,8 @@ class Training:
 
     def _in_replica(self, features):
         variables = [self.kernel, self.bias]
-        grads = gradients(self.optimizer, lambda: loss_of(of_replica(features), *variables), variables)
+        own = of_replica(features)
+        grads = gradients(self.optimizer, lambda: loss_of(own, *variables, self.replicas), variables)
         self.optimizer.apply_gradients(zip(grads, variables))
 
     def state(self):
@@ -182,51 +190,55 @@ class Training:
         values = {name: on_replicas(self.strategy, variable) for name, variable in variables.items()}
         return dict(values, scale=installed_keras.state_of(self.optimizer)["current_loss_scale"])
 
+    def skips(self):
+        """What ours knows of skipped steps, on each replica of this process; nothing of another class."""
+        if not hasattr(self.optimizer, "telemetry"):
+            return None
+        told = self.optimizer.telemetry
+        counters = [on_replicas(self.strategy, counter) for counter in self.optimizer._skips.module.variables]
+        return {"skipped": told.skipped, "skipped_in_a_row": told.skipped_in_a_row, "counters": counters}
+
     def run(self, steps, are_all_bad=False):
-        """Take the steps of the schedule; the state after each of them, and how often the step was traced."""
-        features, _ = schedule(steps, are_all_bad=are_all_bad)
-        states, traces = [], []
+        """Take the steps of the schedule; what is there after each of them, and how often the step was traced."""
+        features, _ = schedule(steps, self.replicas, are_all_bad)
+        states, skips, traces = [], [], []
         for each in features:
             self.step(tf.constant(each))
             states.append(self.state())
+            skips.append(self.skips())
             traces.append(self.traces)
-        return {"states": states, "traces": traces}
+        return {"states": states, "skips": skips, "traces": traces}
 
 
-def loops(strategy, inner, steps, wrappers=tuple(WRAPPERS)):
-    """What ours, TensorFlow's own class and the bare optimizer do in the same steps.
-
-    Under "comparable" are steps in which TensorFlow's own class has to do as ours does.
-    """
-    found = {wrapper: Training(strategy, wrapper, inner).run(steps) for wrapper in wrappers}
-    comparable = found
-    if installed_keras.LOOKS_AT_FIRST_REPLICA_ONLY:
-        # and where the scale has no floor, which these steps must not reach
-        trainings = {wrapper: Training(strategy, wrapper, inner, 2.0**40, is_built=True) for wrapper in WRAPPERS}
-        comparable = {wrapper: training.run(steps, are_all_bad=True) for wrapper, training in trainings.items()}
-    return dict(found, reference=reference(inner, steps), comparable=comparable)
-
-
-def reference(inner, steps):
+def reference(inner, steps, replicas):
     """What must come out, with no strategy and no loss scale: the bare optimizer gets the good steps only.
 
-    The gradients are those of the sum of the replicas' losses; the scale follows the rule, written out.
+    The gradients are those of the sum of the replicas' losses; the scale and the counters of skipped steps follow the
+    rule, written out.
     """
     kernel, bias, optimizer = tf.Variable([1.0, -2.0, 0.5]), tf.Variable(0.25), INNER_OPTIMIZERS[inner]()
-    scale, good_steps, states = INITIAL_SCALE, 0, []
-    for each, is_good in zip(*schedule(steps)):
+    scale, good_steps, skipped, in_a_row, states = LOOP_SCALE, 0, 0, 0, []
+
+    @tf.function(autograph=False)
+    def step(features):
+        with tf.GradientTape() as tape:
+            rows = tf.unstack(features)
+            loss = tf.add_n([loss_of(row, kernel, bias, replicas) for row in rows])
+        optimizer.apply_gradients(zip(tape.gradient(loss, [kernel, bias]), [kernel, bias]))
+
+    build(optimizer, [kernel, bias])
+    for each, is_good in zip(*schedule(steps, replicas)):
         if is_good:
-            with tf.GradientTape() as tape:
-                loss = tf.add_n([loss_of(tf.constant(row), kernel, bias) for row in each])
-            optimizer.apply_gradients(zip(tape.gradient(loss, [kernel, bias]), [kernel, bias]))
-            good_steps += 1
+            step(tf.constant(each))
+            good_steps, in_a_row = good_steps + 1, 0
             if good_steps == INCREMENT_PERIOD:
                 scale, good_steps = scale * 2, 0
         else:
-            scale, good_steps = max(scale / 2, 1.0), 0
+            scale, good_steps, skipped, in_a_row = max(scale / 2, 1.0), 0, skipped + 1, in_a_row + 1
             if installed_keras.COUNTS_SKIPPED_STEPS:
                 optimizer.iterations.assign_add(1)
         state = {"kernel": kernel.numpy().tolist(), "bias": bias.numpy().tolist(), "scale": scale}
+        state.update(skipped=skipped, skipped_in_a_row=in_a_row)
         iterations = int(optimizer.iterations.numpy())
         states.append(dict(state, iterations=iterations, good_steps=good_steps, is_good=bool(is_good)))
     return states

@@ -48,7 +48,7 @@ def fit(strategy, wrapper, inner, batches, bad_rows=BAD_ROWS):
 
 
 if __name__ == "__main__":
-    mirrored = tf.distribute.MirroredStrategy(common.two_logical_cpus())
+    mirrored = tf.distribute.MirroredStrategy(common.logical_cpus())
     installed_keras.set_global_policy("mixed_float16")
     found = {
         inner: {wrapper: fit(mirrored, wrapper, inner, [0, 1, 2, 3]) for wrapper in WRAPPERS}

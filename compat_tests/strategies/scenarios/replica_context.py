@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
 
+REPLICAS = 2
 STEPS = 20
 
 
@@ -53,16 +54,17 @@ def own_update_error(strategy):
     training = Training(strategy, "ours", "SGD")
     with strategy.scope():
         training.optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), OwnUpdate())
-    features, _ = common.schedule(STEPS)
+    features, _ = common.schedule(STEPS, REPLICAS)
     return common.message_of(training.step, tf.constant(features[0]))
 
 
 if __name__ == "__main__":
-    mirrored = tf.distribute.MirroredStrategy(common.two_logical_cpus())
+    mirrored = tf.distribute.MirroredStrategy(common.logical_cpus(REPLICAS))
     mirrored.extended._use_merge_call = lambda: False
     found = {"bare_error": bare_error(mirrored), "own_update_error": own_update_error(mirrored)}
     if not installed_keras.IS_KERAS_3:
         for inner in common.INNER_OPTIMIZERS:
-            found[inner] = {wrapper: Training(mirrored, wrapper, inner).run(STEPS) for wrapper in common.WRAPPERS}
-            found[inner]["reference"] = common.reference(inner, STEPS)
+            trainings = {each: Training(mirrored, each, inner, common.LOOP_SCALE) for each in common.WRAPPERS}
+            found[inner] = {wrapper: training.run(STEPS) for wrapper, training in trainings.items()}
+            found[inner]["reference"] = common.reference(inner, STEPS, REPLICAS)
     common.answer(found)

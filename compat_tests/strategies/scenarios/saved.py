@@ -60,6 +60,6 @@ def run(strategy, inner):
 
 
 if __name__ == "__main__":
-    mirrored = tf.distribute.MirroredStrategy(common.two_logical_cpus())
+    mirrored = tf.distribute.MirroredStrategy(common.logical_cpus())
     installed_keras.set_global_policy("float32")
     common.answer({inner: run(mirrored, inner) for inner in common.INNER_OPTIMIZERS})
