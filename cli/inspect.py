@@ -27,7 +27,7 @@ def inspect_command(path: str, as_json: bool) -> None:
     quiet_tensorflow()
     found = inspect(path)
     if as_json:
-        click.echo(json.dumps(found.model_dump(mode="json"), indent=2))
+        click.echo(json.dumps(found.model_dump(), indent=2))
         return
     _print(found)
 
@@ -108,7 +108,8 @@ def _value(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, Mapping) and "class_name" in value:
-        return f"{value['class_name']}({_listed(value.get('config', {}))})"
+        config = value.get("config")
+        return f"{value['class_name']}({_listed(config) if isinstance(config, Mapping) else _value(config)})"
     return str(value)
 
 

@@ -1,4 +1,4 @@
-"""Run a command in a process of its own: HDF5's library may crash when a file is broken, and a command must not."""
+"""Run a command in a process of its own: HDF5's library may crash or hang on a broken file, and a command must not."""
 
 import os
 import signal
@@ -17,6 +17,9 @@ def run() -> None:
         copy = os.fork()  # before anything large is imported
         if copy:
             sys.exit(_ended(copy))
+        from ..serialization import patience
+
+        patience.be_bounded()
     main(prog_name="scalekeeper")
 
 
@@ -31,5 +34,6 @@ def _ended(process: int) -> int:
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     name = signal.Signals(os.WTERMSIG(status)).name
-    click.echo(f"Error: a library has crashed on the file ({name}): it is broken, and nothing was made of it", err=True)
+    what = "goes in circles" if name == "SIGVTALRM" else "has crashed"
+    click.echo(f"Error: a library {what} on the file ({name}): it is broken, and nothing was made of it", err=True)
     return 1

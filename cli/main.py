@@ -5,6 +5,9 @@ Exit codes: 0 fine, 1 the input is wrong, 2 the command was called wrongly.
 
 from typing import Any
 
+import io
+import sys
+
 import click
 
 from .convert import convert_command
@@ -20,6 +23,9 @@ class _Group(click.Group):
     def invoke(self, ctx: click.Context) -> Any:
         from ..registry.errors import ScalekeeperError
 
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a file may hold names that this terminal has no letters for
+                stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except ScalekeeperError as error:

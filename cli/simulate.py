@@ -71,7 +71,7 @@ def simulate_command(
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
     if allow.patterns:
-        sys.path.insert(0, "")
+        sys.path.append("")  # last: a file there takes no other module's place
     if plot is not None:
         from ..simulation.plotting import require_matplotlib
 

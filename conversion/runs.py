@@ -37,10 +37,7 @@ def opened(path: str) -> Run:
         raise UnreadableFileError(f"{path}: no optimizer is in it, so there is no training state to convert")
     declaration = None
     if contents.optimizer_config is not None:
-        try:
-            declaration = declared(contents.optimizer_config)
-        except (KeyError, TypeError, AttributeError) as error:
-            raise UnreadableFileError(f"{path}: its optimizer's configuration can't be read: {error!r}") from error
+        declaration = declared(contents.optimizer_config)
         if contents.loss_scale is not None:  # in our record, in full
             declaration = declaration._replace(policy=contents.loss_scale)
         declaration = _with_rate(declaration, contents.learning_rate)

@@ -1,5 +1,6 @@
 """What each TensorFlow version writes to disk: reading it, writing it, converting it."""
 
+from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from .inspecting import Inspection as Inspection
 from .inspecting import inspect as inspect
 from .models import load_model as load_model

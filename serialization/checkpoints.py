@@ -85,6 +85,15 @@ class Layout(NamedTuple):
 def layout_of(path: str, class_name: Optional[str] = None) -> Layout:
     """What a checkpoint holds, and where in it."""
     checkpoint = _Checkpoint(prefix_of(path))
+    try:
+        return _layout(checkpoint, class_name)
+    except UnreadableFileError:
+        raise
+    except (ValueError, TypeError, OverflowError) as error:  # text where a number should be, and its like
+        raise checkpoint.broken(error) from error
+
+
+def _layout(checkpoint: "_Checkpoint", class_name: Optional[str]) -> Layout:
     reading = _Reading(checkpoint, Contents(Writer("checkpoint")), class_name)
     layout = Layout(reading.contents, checkpoint.graph, checkpoint.value, reading.owners)
     optimizer = reading.find_optimizer()
@@ -138,7 +147,7 @@ class _Checkpoint:
             self._shapes = self._reader.get_variable_to_shape_map()
             self._types = self._reader.get_variable_to_dtype_map()
         except Exception as error:  # TensorFlow raises many kinds
-            raise self._broken(error) from error
+            raise self.broken(error) from error
         if OBJECT_GRAPH not in self._shapes:
             raise UnreadableFileError(
                 f"{prefix}: a checkpoint without a graph of objects, as TensorFlow 1's Saver writes it: save it again, "
@@ -148,7 +157,7 @@ class _Checkpoint:
         try:
             self.graph = ObjectGraph.parsed(graph)
         except (TypeError, ValueError) as error:
-            raise self._broken(error) from error
+            raise self.broken(error) from error
 
     def value(self, key: str) -> Value:
         """The array under a key, read when it is asked for."""
@@ -160,9 +169,9 @@ class _Checkpoint:
         try:
             return self._reader.get_tensor(key)
         except Exception as error:  # TensorFlow raises many kinds
-            raise self._broken(error) from error
+            raise self.broken(error) from error
 
-    def _broken(self, error: Exception) -> UnreadableFileError:
+    def broken(self, error: Exception) -> UnreadableFileError:
         reason = str(error).split("\n")[0]
         return UnreadableFileError(f"{self.prefix}: not a checkpoint that can be read, or cut off: {reason}")
 
@@ -233,7 +242,7 @@ class _Reading:
             known = {*_ITERATIONS, *_RATES, skipped_steps.NAME}
             own = {name: value for name, value in self.numbers(optimizer).items() if name not in known}
             state.update({KERAS_3_STATE.get(name, name): value for name, value in own.items()})
-        self.contents.loss_scale_state = {name: value.read().item() for name, value in state.items()}
+        self.contents.loss_scale_state = {name: value.number() for name, value in state.items()}
 
     def numbers(self, place: int) -> Dict[str, Value]:
         """The variables without dimensions that an object has, by name."""
@@ -243,20 +252,20 @@ class _Reading:
     def _take_scalars(self, inner: int) -> None:
         for name, value in self.numbers(inner).items():
             if name in _ITERATIONS:
-                self.contents.iterations = int(value.read())
+                self.contents.iterations = value.whole_number()
             elif name in _RATES:
-                self.contents.learning_rate = float(value.read())
+                self.contents.learning_rate = float(value.number())
             elif name not in _NO_SCALARS:
                 self.contents.scalars[scalar_named(name)] = value
 
     def _take_skipped_steps(self, optimizer: int, inner: int) -> None:
         ours = self._value(self.graph.child(optimizer, skipped_steps.NAME))
-        holds = (optimizer != inner or self._is_keras_3(inner)) if ours is None else not ours.read()
+        holds = (optimizer != inner or self._is_keras_3(inner)) if ours is None else not ours.number()
         self.contents.skipped_steps = HOLD if holds else ADVANCE
         counters = self.graph.child(optimizer, skips.NAME)
         if counters is not None:
-            found = {name: int(value.read()) for name, value in self.numbers(counters).items()}
-            self.contents.skips = found if found.get(skips.TOTAL) else {}
+            found = {name: value.whole_number() for name, value in self.numbers(counters).items()}
+            self.contents.skips = skips.whole(found) if found.get(skips.TOTAL) else {}
 
     # Slots
 

@@ -2,12 +2,11 @@
 
 from typing import Any, Mapping, Optional
 
-import json
-
 from ..registry.errors import UnreadableFileError
 from .contents import Contents, Writer
+from .json_text import parsed
 
-_LARGEST = 64 * 2**20
+_LARGEST = 16 * 2**20
 
 
 def read(path: str) -> Contents:
@@ -30,8 +29,8 @@ def config_in(path: str) -> Optional[Mapping[str, Any]]:
     if len(data) > _LARGEST:
         return None
     try:
-        config = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError):
+        config = parsed(data.decode("utf-8"))
+    except ValueError:
         return None
     if not isinstance(config, dict):
         return None

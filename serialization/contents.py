@@ -6,6 +6,8 @@ import dataclasses
 
 import numpy as np
 
+_NUMBERS = ("int", "uint", "float", "bfloat16", "bool")  # NumPy's names of types begin so
+
 
 class Value(NamedTuple):
     """An array in a file: its shape and type are known, and it is read when it is asked for."""
@@ -19,6 +21,19 @@ class Value(NamedTuple):
         """One that is in memory already."""
         array = np.asarray(array)
         return cls(array.shape, array.dtype.name, lambda: array)
+
+    def number(self) -> Any:
+        """The one number that it is. ValueError for anything else, before it is read: a file may declare any shape."""
+        if self.shape != () or not self.dtype.startswith(_NUMBERS):
+            raise ValueError(f"{self.dtype} of shape {self.shape} is not a number")
+        return self.read().item()
+
+    def whole_number(self) -> int:
+        """The same, if it is a whole number."""
+        number = self.number()
+        if number != number or abs(number) == float("inf"):
+            raise ValueError(f"{number} is not a whole number")
+        return int(number)
 
 
 class Writer(NamedTuple):

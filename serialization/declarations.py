@@ -54,6 +54,16 @@ def declared(config: Mapping[str, Any]) -> Declaration:
     >>> declared({"inner_optimizer": sgd, "dynamic": False, "initial_scale": 128.0}).policy
     {'class_name': 'FixedLossScale', 'config': {'loss_scale_value': 128.0}}
     """
+    try:
+        return _declared(config)
+    except TranslationError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a list where a mapping should be, and its like
+        message = f"{shown(config)} is not an optimizer's configuration: {type(error).__name__}: {error}"
+        raise TranslationError(message) from error
+
+
+def _declared(config: Mapping[str, Any]) -> Declaration:
     if "class_name" in config and not _is_wrapper(config):
         return _bare(config)
     wrapper = config["config"] if "class_name" in config else config
@@ -96,7 +106,10 @@ def _bare(config: Mapping[str, Any], keeps_scale: bool = False) -> Declaration:
 def _policy(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
     """The loss scale of a wrapper, in the words of 2.0, which are ours."""
     if "loss_scale" in wrapper:
-        return {"class_name": wrapper["loss_scale"]["class_name"], "config": dict(wrapper["loss_scale"]["config"])}
+        policy = wrapper["loss_scale"]
+        if not isinstance(policy["class_name"], str):
+            raise TypeError(f"{shown(policy['class_name'])} is not the name of a loss scale's class")
+        return {"class_name": policy["class_name"], "config": dict(policy["config"])}
     scale, period = wrapper.get("initial_scale"), wrapper.get("dynamic_growth_steps")
     if wrapper.get("dynamic", True):
         words = {"initial_loss_scale": scale, "increment_period": period, "multiplier": 2.0}

@@ -1,17 +1,26 @@
 """Reading HDF5 without trusting it: no link is followed, no other file is opened, and no array is read unasked."""
 
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 import contextlib
-import json
+import functools
+import operator
 import os
 
 import h5py
 import numpy as np
 
 from ..registry.errors import UnreadableFileError, shown
-from . import open_files
+from . import open_files, patience
 from .contents import Value
+from .json_text import parsed
+
+_LARGEST_GROWTH = 200  # an array of more than this many times its size in the file is no variable
+_ALWAYS_FINE = 64 * 2**20  # unless that is little
+_DEEPEST = 100  # levels of groups: a model in a model in a model has two for each
+
+# what h5py raises where a file is broken
+_BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
 # gives an open HDF5 file: a value opens it again when it is read, so that nothing keeps a file open in between
 Opener = Callable[[], Any]
@@ -35,12 +44,15 @@ class H5:
     def opened(self) -> Iterator[Any]:
         """The open file; what h5py finds wrong with it becomes an error of ours."""
         try:
+            patience.begin()
             with open_files.opened(self, self._opener) as file:
                 yield file
         except UnreadableFileError:
             raise
-        except (OSError, RuntimeError, KeyError, ValueError, TypeError, RecursionError) as error:  # all are h5py's
-            raise self.broken(str(error)) from error
+        except _BROKEN as error:
+            raise self.broken(str(error) or type(error).__name__) from error
+        finally:
+            patience.rest()
 
     def broken(self, reason: str) -> UnreadableFileError:
         return UnreadableFileError(f"{self.name}: not an HDF5 file that can be read, or cut off: {reason}")
@@ -54,7 +66,10 @@ class H5:
 
         def read() -> Any:
             with self.opened() as file:
-                array = member(file, address)[()]
+                found = member(file, address)
+                _require_size(found)
+                patience.rest()
+                array = found[()]
             return _from_bfloat16(array) if is_bfloat16 else array
 
         return Value(tuple(dataset.shape), "float32" if is_bfloat16 else dataset.dtype.name, read)
@@ -64,9 +79,23 @@ class H5:
             raise UnreadableFileError(f"{self.name}: {dataset.name} is kept in other files, which are not opened")
 
 
+def _size(declared: Any) -> int:
+    """The bytes of a dataset or an attribute, in Python's numbers, which have no limit."""
+    # NumPy's own product of them fails up to 1.18 where there are none
+    return functools.reduce(operator.mul, declared.shape, int(declared.dtype.itemsize))
+
+
+def _require_size(dataset: Any) -> None:
+    """What is declared and not there would be filled with zeros, however much it is."""
+    size = _size(dataset)
+    if size > max(_ALWAYS_FINE, _LARGEST_GROWTH * dataset.id.get_storage_size()):
+        raise ValueError(f"{dataset.name} would be {size} bytes, which are not in the file")
+
+
 def member(group: Any, path: str) -> Any:
     """What a group holds under a path; a link on the way leads nowhere."""
     for part in path.strip("/").split("/"):
+        patience.look()
         if not isinstance(group, h5py.Group) or not isinstance(group.get(part, getlink=True), h5py.HardLink):
             raise KeyError(f"there is no {path} in {getattr(group, 'name', '?')}")
         group = group[part]
@@ -84,36 +113,53 @@ def subgroup(group: Any, path: str) -> Optional[Any]:
 
 def datasets(group: Any) -> Iterator[Tuple[str, Any]]:
     """All arrays under a group, each with its path from there."""
-    yield from _datasets(group, "", set())
+    yield from _datasets(group, "", Way())
 
 
-def _datasets(group: Any, path: str, seen: Any) -> Iterator[Tuple[str, Any]]:
-    address = h5py.h5o.get_info(group.id).addr
-    if address in seen:  # a group may hold itself
+class Way:
+    """The groups that one has been to. A group may hold itself, and may be nested as deep as it likes."""
+
+    def __init__(self) -> None:
+        self._seen: Set[Any] = set()
+
+    def is_new(self, group: Any) -> bool:
+        """Whether it is the first time; ValueError at a depth that no model has."""
+        if group.name.count("/") > _DEEPEST:
+            raise ValueError(f"groups are nested deeper than {_DEEPEST} levels")
+        patience.look()
+        address = h5py.h5o.get_info(group.id).addr
+        is_new = address not in self._seen
+        self._seen.add(address)
+        return is_new
+
+
+def _datasets(group: Any, path: str, way: Way) -> Iterator[Tuple[str, Any]]:
+    if not way.is_new(group):
         return
-    seen.add(address)
     for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         child = group[name]
         if isinstance(child, h5py.Group):
-            yield from _datasets(child, f"{path}{name}/", seen)
+            yield from _datasets(child, f"{path}{name}/", way)
         elif isinstance(child, h5py.Dataset):
             yield path + name, child
 
 
 def text(group: Any, name: str) -> Optional[str]:
     """A string attribute, which Keras has written as bytes or as text; a long one may be cut into name0, name1, …"""
+    patience.look()
     if name in group.attrs:
-        return _text(group.attrs[name])
+        return _text(_attribute(group, name))
     pieces = list(_pieces(group, name))
     return "".join(_text(piece) for piece in pieces) if pieces else None
 
 
 def texts(group: Any, name: str) -> Optional[List[str]]:
     """An attribute that holds strings; Keras cuts a long list into name0, name1, …"""
+    patience.look()
     if name in group.attrs:
-        return [_text(each) for each in _items(group.attrs[name])]
+        return [_text(each) for each in _items(_attribute(group, name))]
     pieces = list(_pieces(group, name))
     return [_text(each) for piece in pieces for each in _items(piece)] if pieces else None
 
@@ -123,16 +169,24 @@ def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
     found = text(group, name)
     if found is None:
         return None
-    value = json.loads(found)
+    value = parsed(found)
     if value is not None and not isinstance(value, dict):
         raise ValueError(f"the attribute {name} is {shown(value)}, not a JSON object")
     return value
 
 
+def _attribute(group: Any, name: str) -> Any:
+    """One of a group's attributes, which h5py makes room for before it looks whether it is all there."""
+    declared = h5py.h5a.open(group.id, name.encode("utf-8"))
+    if _size(declared) > _ALWAYS_FINE:
+        raise ValueError(f"the attribute {name} of {group.name} is too large")
+    return group.attrs[name]
+
+
 def _pieces(group: Any, name: str) -> Iterator[Any]:
     number = 0
     while f"{name}{number}" in group.attrs:
-        yield group.attrs[f"{name}{number}"]
+        yield _attribute(group, f"{name}{number}")
         number += 1
 
 

@@ -97,16 +97,16 @@ def _take_scalars(contents: Contents, values: Mapping[str, Value], class_name: O
     counters = [name for name in values if name.split("/")[-1] in ("iter", "iteration")]
     scopes = [_scope(name) for name in counters]
     if counters:
-        contents.iterations = int(values[counters[-1]].read())
+        contents.iterations = values[counters[-1]].whole_number()
         rate = values.get(f"{scopes[-1]}learning_rate")
-        contents.learning_rate = None if rate is None else float(rate.read())
+        contents.learning_rate = None if rate is None else float(rate.number())
     known: List[str] = [*counters, *(f"{scope}learning_rate" for scope in scopes)]
     for name, value in values.items():
         if name in known:
             continue
         if len(scopes) > 1 and _scope(name) == scopes[0] and value.shape == ():
             last = name.split("/")[-1]
-            contents.loss_scale_state[KERAS_3_STATE.get(last, last)] = value.read().item()
+            contents.loss_scale_state[KERAS_3_STATE.get(last, last)] = value.number()
         else:
             contents.scalars[scalar_named(name, class_name)] = value
 

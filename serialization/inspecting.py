@@ -142,8 +142,8 @@ def _declared(contents: Contents) -> Tuple[Optional[Declaration], List[str]]:
         return None, []
     try:
         return declared(contents.optimizer_config), []
-    except (ScalekeeperError, KeyError, TypeError, AttributeError) as error:
-        return None, [f"The optimizer's configuration can't be read: {type(error).__name__}: {error}."]
+    except ScalekeeperError as error:
+        return None, [f"The optimizer's configuration can't be read: {error}."]
 
 
 def _loss_scale(contents: Contents, declaration: Optional[Declaration]) -> Optional[LossScaleFound]:

@@ -1,8 +1,7 @@
 """``.keras`` files: of 2.12 to 2.15, tf_keras, Keras 3, and ours. Before 2.12, Keras writes H5 under that name."""
 
-from typing import Any, Iterator
+from typing import Any
 
-import contextlib
 import zipfile
 
 import h5py
@@ -13,7 +12,7 @@ from .contents import Contents, Writer
 from .h5_access import H5
 from .reading import is_h5
 from .states import take_record
-from .zip_members import json_member, opened_member
+from .zip_members import json_member, opened_member, readable
 
 METADATA, WEIGHTS = "metadata.json", "model.weights.h5"
 RECORD = "scalekeeper"  # what ours adds to the metadata; slots, if need be, are added to the weights
@@ -23,14 +22,16 @@ def read(path: str) -> Contents:
     """What a ``.keras`` file holds. Its arrays stay there until they are asked for."""
     if is_h5(path):
         return h5_files.read(path)
-    with _readable(path), zipfile.ZipFile(path) as archive:
+    with readable(path, "a .keras file"), zipfile.ZipFile(path) as archive:
         config = json_member(archive, "config.json", path)
         metadata = json_member(archive, METADATA, path) or {}
         members = set(archive.namelist())
         if config is None or WEIGHTS not in members:
             raise UnreadableFileError(f"{path}: a zip file without config.json and {WEIGHTS}: Keras did not write it")
-        training = config.pop("compile_config", None) or {}
+        training = config.pop("compile_config", None)
+        training = training if isinstance(training, dict) else {}
         version = metadata.get("keras_version")
+        version = version if isinstance(version, str) else None
         contents = Contents(
             Writer("keras", keras=version),
             model_config=config,
@@ -38,7 +39,7 @@ def read(path: str) -> Contents:
             training_config=training or None,
             skipped_steps=skipped_steps.of_keras(version),
         )
-    source = _h5_member(path, WEIGHTS)
+    source = h5_member(path, WEIGHTS)
     with source.opened() as file:
         weight_stores.take(contents, source, file, config)
         h5_files.take_added_slots(contents, source, file)
@@ -47,19 +48,9 @@ def read(path: str) -> Contents:
     return contents
 
 
-def _h5_member(path: str, name: str) -> H5:
+def h5_member(path: str, name: str) -> H5:
+    """An HDF5 file that is a member of the zip file at a path."""
     return H5(f"{path}: {name}", lambda: _H5Stream(opened_member(path, name)))
-
-
-@contextlib.contextmanager
-def _readable(path: str) -> Iterator[None]:
-    """What zipfile and NumPy find wrong with a file becomes an error of ours."""
-    try:
-        yield
-    except (UnreadableFileError, FileNotFoundError):
-        raise
-    except (zipfile.BadZipFile, OSError, EOFError, KeyError, ValueError, NotImplementedError, RuntimeError) as error:
-        raise UnreadableFileError(f"{path}: not a .keras file that can be read, or cut off: {error}") from error
 
 
 class _H5Stream(h5py.File):  # type: ignore[misc]

@@ -1,12 +1,13 @@
 """Whole models with their LossScaleOptimizer: written so that nothing is lost, and read from any version's files."""
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Iterator, Mapping, Optional
 
 import importlib
 import inspect
 import json
 import os
 import shutil
+import threading
 import warnings
 import zipfile
 
@@ -19,6 +20,7 @@ from .restoring import restore_contents
 from .states import record_of
 
 _PIECE = 60000  # an attribute of an H5 file holds 64 kB
+_one_at_a_time = threading.RLock()
 
 
 def save_model(model: Any, path: Any) -> None:
@@ -31,10 +33,37 @@ def save_model(model: Any, path: Any) -> None:
     if is_keras_3(_keras()) and not path.endswith((".keras", ".h5", ".hdf5")):
         raise ValueError(f"{path}: Keras 3 saves models that can be trained on as .keras or .h5: choose one of them")
     contents = model.optimizer._contents() if hasattr(model.optimizer, "_contents") else None
+    _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_as_keras_does(model, temporary)
         if contents is not None:
             _ADDITIONS[format_of(temporary)](temporary, contents)
+
+
+def _warn_of_lost_precision(model: Any, path: str) -> None:
+    """TensorFlow 2.0 writes a layer that computes in mixed precision as one that computes in float32."""
+    policies: Dict[str, Any] = {layer.name: getattr(layer, "_dtype_policy", None) for layer in _layers_of(model)}
+    mixed = {name: policy for name, policy in policies.items() if getattr(policy, "name", "").startswith("mixed_")}
+    if not mixed:
+        return
+    # of a layer of Keras's own: one of the caller's need not have a configuration
+    policy = next(iter(mixed.values()))
+    written = _keras().layers.Activation("linear", dtype=policy, name="any").get_config()["dtype"]
+    if written in ("float16", "bfloat16", "float32"):
+        warnings.warn(
+            f"{path}: the installed Keras writes {policy.name} as {written} (layers {', '.join(sorted(mixed))}): "
+            "load_model will not give the same model. Build it in code, and call scalekeeper.restore(model, path)",
+            stacklevel=3,
+        )
+
+
+def _layers_of(model: Any) -> Iterator[Any]:
+    """Those that compute something, also in models within the model."""
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            yield from _layers_of(layer)
+        elif not isinstance(layer, _keras().layers.InputLayer):
+            yield layer
 
 
 def _save_as_keras_does(model: Any, path: str) -> None:
@@ -121,16 +150,29 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
     registered. A file without a loss scale is loaded as Keras does.
     """
     path = os.fspath(path)
-    if format_of(path) not in _ADDITIONS:
+    kind = format_of(path)
+    if kind not in _ADDITIONS:
         raise UnreadableFileError(
             f"{path}: holds no model: build the model in code, compile it, and call scalekeeper.restore(model, path)"
         )
     contents = read(path)
-    if not compile or not _scales(contents):
-        return _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
-    model = _rebuilt(path, contents, custom_objects)
-    compile_with_state(model, path, contents, custom_objects)
+    _require_self_contained(path, kind)
+    with _one_at_a_time:  # up to 2.3, Keras builds the models of all threads in one graph, which they break together
+        if not compile or not _scales(contents):
+            return _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
+        model = _rebuilt(path, contents, custom_objects)
+        compile_with_state(model, path, contents, custom_objects)
     return model
+
+
+def _require_self_contained(path: str, kind: str) -> None:
+    """Before Keras opens it, which follows links. Whoever reads arrays alone, as ``restore`` does, follows none."""
+    from .h5_access import H5
+    from .keras_files import WEIGHTS, h5_member
+    from .self_contained import require_self_contained
+
+    if kind in ("h5", "keras"):
+        require_self_contained(H5.at(path) if kind == "h5" else h5_member(path, WEIGHTS))
 
 
 def compile_with_state(

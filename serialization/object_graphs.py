@@ -2,9 +2,12 @@
 
 from typing import Any, Collection, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
+import re
+
 from .wire_format import encoded, fields, text
 
 VALUE = "VARIABLE_VALUE"
+_NUMBER = re.compile("[0-9]{1,9}")
 
 
 class Attribute(NamedTuple):
@@ -73,7 +76,7 @@ class ObjectGraph:
         """The objects in a list, in its order."""
         if place is None:
             return []
-        numbered = {int(name): child for name, child in self.nodes[place].children.items() if name.isdigit()}
+        numbered = {int(name): child for name, child in self.nodes[place].children.items() if _NUMBER.fullmatch(name)}
         return [numbered[number] for number in sorted(numbered)]
 
     def walk(

@@ -4,12 +4,12 @@ from typing import Any, Dict, Optional
 
 import importlib
 import os
-import struct
 import zipfile
 
 from ..registry.errors import UnreadableFileError
 from .configs import config_in
 from .contents import Contents
+from .zip_members import readable
 
 DOCUMENT = "document"
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -71,11 +71,8 @@ def _is_text(path: str) -> bool:
 
 
 def _kind_of_zip(path: str) -> str:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError, struct.error) as error:
-        raise UnreadableFileError(f"{path}: not a zip file that can be read, or cut off: {error}") from error
+    with readable(path), zipfile.ZipFile(path) as archive:
+        names = set(archive.namelist())
     kinds: Dict[str, str] = {"config.json": "keras", "record.npy": "npz"}
     for name, kind in kinds.items():
         if name in names:

@@ -2,12 +2,12 @@
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
-import json
 import os
 
 from ..registry.errors import UnreadableFileError
 from . import checkpoints, skipped_steps
 from .contents import Contents, Writer
+from .json_text import parsed
 from .slot_names import inner_class
 from .states import json_record, take_record
 from .wire_format import all_of, fields, last_of, text
@@ -56,8 +56,8 @@ def _described(path: str) -> _Described:
             raise ValueError("no graph is in it")
         version = text(last_of(last_of(meta_graph, 1, b""), 5, b"")) or None
         found = _metadata_apart(_bytes(apart)) if os.path.exists(apart) else _metadata_in_graph(meta_graph)
-        metadata = json.loads(found) if found else {}
-    except (ValueError, TypeError, RecursionError) as error:
+        metadata = parsed(found) if found else {}
+    except (ValueError, TypeError) as error:
         raise UnreadableFileError(f"{path}: not a SavedModel that can be read, or cut off: {error}") from error
     return _Described(metadata if isinstance(metadata, dict) else {}, version)
 

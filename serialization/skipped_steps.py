@@ -14,7 +14,7 @@ def of_keras(version: Optional[str]) -> Optional[str]:
 
     TensorFlow 2.0 to 2.2 call theirs 2.2.4-tf and 2.3.0-tf, and hold; 2.3, the first that advances, calls it 2.4.0.
     """
-    found = re.match(r"(\d+)\.(\d+)", version or "")
+    found = re.match(r"([0-9]{1,4})\.([0-9]{1,4})", version or "")
     if version is None or found is None:
         return None
     number = (int(found.group(1)), int(found.group(2)))

@@ -1,6 +1,6 @@
 """What our files hold of skipped steps, and under which names."""
 
-from typing import Any, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from ..registry.errors import Problem, shown
 from ..registry.fields import INT64_MAX
@@ -8,6 +8,11 @@ from ..registry.fields import INT64_MAX
 NAME = "skips"  # a child of the optimizer in a checkpoint, and a key of a record
 COUNTERS = TOTAL, IN_A_ROW, LAST = ("total", "in_a_row", "last")
 OVERFLOWS = "overflows"  # variable → steps at which its gradient was not finite; in a record only
+
+
+def whole(skips: Mapping[str, Any]) -> Dict[str, Any]:
+    """With all counters, if there are any."""
+    return {**dict.fromkeys(COUNTERS, 0), **skips} if skips else {}
 
 
 def problems(skips: Any) -> Iterator[Problem]:

@@ -53,11 +53,14 @@ class _Walk:
     def __init__(self, contents: Contents, source: H5) -> None:
         self._contents = contents
         self._source = source
+        self._way = h5_access.Way()
 
     def of_object(
         self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...]
     ) -> Iterator[Tuple[str, Value]]:
         """A layer's or a model's own variables, then those of the layers in it."""
+        if not self._way.is_new(group):
+            raise ValueError(f"{group.name} is there under several names")
         for name, value in _numbered(self._source, h5_access.subgroup(group, "vars")):
             yield "/".join((*path, name)), value
         children = sorted((name for name in _subgroups(group) if name not in _NOT_THE_MODELS), key=_place_of_attribute)
@@ -122,7 +125,7 @@ def _has_arrays(group: Any, name: str) -> bool:
 
 def _kind_and_number(folder: str) -> Tuple[str, int]:
     """``conv2d_transpose_1`` is the second of its kind."""
-    found = re.match(r"(.*?)(?:_(\d+))?$", folder)
+    found = re.match(r"(.*?)(?:_([0-9]{1,9}))?$", folder)
     kind, number = found.groups() if found else (folder, None)
     return kind.replace("_", ""), int(number or 0)
 
@@ -152,8 +155,13 @@ def _name_in_file(group: Any) -> Optional[str]:
 def _numbered(source: H5, group: Any) -> Iterator[Tuple[str, Value]]:
     """The variables in a folder, in the order of their numbers."""
     arrays = [name for name in group if _is_array(group, name)] if group is not None else []
-    for name in sorted(arrays, key=lambda name: (not name.isdigit(), int(name) if name.isdigit() else 0, name)):
+    for name in sorted(arrays, key=_number_and_name):
         yield name, source.value(h5_access.member(group, name))
+
+
+def _number_and_name(name: str) -> Tuple[bool, int, str]:
+    is_number = re.fullmatch("[0-9]{1,9}", name) is not None
+    return not is_number, int(name) if is_number else 0, name
 
 
 def _is_array(group: Any, name: str) -> bool:
@@ -183,12 +191,12 @@ def _take_optimizer(contents: Contents, source: H5, file: Any) -> None:
     own = contents.weight_list = inner or whole
     outer = whole[: len(whole) - len(inner)] if inner else []
     if len(outer) == len(_OUTER) and all(value.shape == () for value in outer):
-        state = {name: value.read().item() for name, value in zip(_OUTER, outer)}
+        state = {name: value.number() for name, value in zip(_OUTER, outer)}
         contents.loss_scale_state = {name: state[name] for name in _OUTER[2:]}
     if own and own[0].shape == () and own[0].dtype.startswith(("int", "uint")):
-        contents.iterations = int(own[0].read())
+        contents.iterations = own[0].whole_number()
         if _has_rate(contents, own):
-            contents.learning_rate = float(own[1].read())
+            contents.learning_rate = float(own[1].number())
 
 
 def _has_rate(contents: Contents, own: List[Value]) -> bool:

@@ -1,33 +1,64 @@
 """Members of a zip file, read where they lie: nothing is unpacked to a path, and nothing without a bound."""
 
-from typing import Any, Dict, Optional
+from typing import IO, Any, Dict, Iterator, Optional
 
+import contextlib
 import io
-import json
 import os
 import struct
 import tempfile
 import zipfile
+import zlib
 
 from ..registry.errors import UnreadableFileError, shown
+from .json_text import parsed
 
-_LARGEST_JSON = 64 * 2**20
+# what zipfile raises where a file is broken: it does not hide what it is made of
+_BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
+    *(KeyError, ValueError, NotImplementedError, RuntimeError, OverflowError),
+)
+_LARGEST_JSON = 16 * 2**20
 _LARGEST_GROWTH = 200  # a member that unpacks to more than this many times its size is no model
 _ALWAYS_FINE = 64 * 2**20  # unless that is little
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
+
+
+@contextlib.contextmanager
+def readable(path: str, what: str = "a zip file") -> Iterator[None]:
+    """What is wrong with a zip file becomes an error of ours."""
+    try:
+        yield
+    except (UnreadableFileError, FileNotFoundError):
+        raise
+    except _BROKEN as error:
+        raise UnreadableFileError(f"{path}: not {what} that can be read, or cut off: {error}") from error
+
+
+def opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """A member as a stream. Keras and NumPy pack with deflate, or not at all; what else there is would cost more."""
+    info = archive.getinfo(name)
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{name} is packed in a way that is not known here")
+    return archive.open(info)
+
+
+def bound_of(info: zipfile.ZipInfo) -> int:
+    """The most that a member may unpack to."""
+    return max(_ALWAYS_FINE, _LARGEST_GROWTH * info.compress_size)
 
 
 def json_member(archive: zipfile.ZipFile, name: str, path: str) -> Optional[Dict[str, Any]]:
     """A member that holds a JSON object; None if there is none of that name."""
     if name not in archive.namelist():
         return None
-    with archive.open(name) as stream:
+    with opened(archive, name) as stream:
         data = stream.read(_LARGEST_JSON + 1)  # whatever size the archive says it has
     if len(data) > _LARGEST_JSON:
         raise UnreadableFileError(f"{path}: {name} has more than {_LARGEST_JSON} bytes: that is no model's description")
     try:
-        value = json.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:
+        value = parsed(data.decode("utf-8"))
+    except ValueError as error:
         raise UnreadableFileError(f"{path}: {name} is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise UnreadableFileError(f"{path}: {name} holds {shown(value)}, not a JSON object")
@@ -36,7 +67,7 @@ def json_member(archive: zipfile.ZipFile, name: str, path: str) -> Optional[Dict
 
 def opened_member(path: str, name: str) -> Any:
     """A stream that can seek in a member of the zip file at a path."""
-    with zipfile.ZipFile(path) as archive:
+    with readable(path), zipfile.ZipFile(path) as archive:
         info = archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED:
             return _unpacked(archive, info, path)
@@ -56,10 +87,10 @@ def _start_of(path: str, info: zipfile.ZipInfo) -> int:
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Any:
     """A compressed member in a temporary file without a name."""
-    bound = max(_ALWAYS_FINE, _LARGEST_GROWTH * info.compress_size)
+    bound = bound_of(info)
     stream = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        with archive.open(info) as member:
+        with opened(archive, info.filename) as member:
             left = bound
             for data in iter(lambda: member.read(2**20), b""):
                 left -= len(data)

@@ -1,5 +1,6 @@
 """What a policy does with a run's gradients: recorded or made up, and without TensorFlow."""
 
+from .. import lossscales as lossscales  # whole, before a part: docs/architecture.md, "Decisions worth knowing"
 from .recommending import Recommendation as Recommendation
 from .recommending import recommend as recommend
 from .results import Simulation as Simulation

@@ -32,7 +32,7 @@ def require_matplotlib() -> None:
 
 def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
     """Draw simulations to a ``.png``, ``.svg`` or ``.html`` file, whole or not at all."""
-    from ..serialization.atomic import replacing
+    from ..serialization import atomic
 
     name = os.fspath(path)
     ending = os.path.splitext(name)[1].lower()
@@ -45,7 +45,7 @@ def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
         data = page(simulations, title).encode("utf-8")
     else:
         data = drawn(simulations, title, ending[1:])[0]
-    with replacing(name) as temporary, open(temporary, "wb") as stream:
+    with atomic.replacing(name) as temporary, open(temporary, "wb") as stream:
         stream.write(data)
 
 

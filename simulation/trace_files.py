@@ -51,13 +51,13 @@ def read_trace(path: Path) -> Trace:
 
 def write_trace(trace: Trace, path: Path) -> None:
     """Write a trace to a ``.csv`` or ``.npz`` file, whole or not at all."""
-    from ..serialization.atomic import replacing  # here: that room reads HDF5, which a simulation need not wait for
+    from ..serialization import atomic  # here: that room reads HDF5, which a simulation need not wait for
 
     name = os.fspath(path)
     write = {".csv": _write_csv, ".npz": _write_npz}.get(os.path.splitext(name)[1].lower())
     if write is None:
         raise ValueError(f"{name!r} must end with .csv or .npz: that says how the trace is written")
-    with replacing(name) as temporary:
+    with atomic.replacing(name) as temporary:
         write(trace, temporary)
 
 

@@ -6,6 +6,7 @@ import marshal
 import os
 import random
 import shutil
+import sys
 
 import archives
 import h5py
@@ -15,6 +16,10 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper.serialization import checkpoints
+
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "hostile"))
+import making_files
+import spellings
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -65,6 +70,20 @@ def test_a_class_from_anywhere_is_not_imported(folder, tmp_path):
     assert "has no layer 'Popen'" in refused(source, tmp_path / "new.h5")
 
 
+def test_from_config_imports_nothing(tmp_path, monkeypatch):
+    """Whatever classes and modules a configuration names: none is looked for outside of Keras and the registry."""
+    (tmp_path / "canary.py").write_text("raise SystemExit('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    tried = 0
+    for name in ("canary:Scale", "canary.Scale", "canary>Scale", "Custom>canary", "os:system"):
+        for config in spellings.configurations_with(name):
+            inside = config["config"] if "optimizer" in str(config["config"]) else {"inner_optimizer": config}
+            with pytest.raises(scalekeeper.ScalekeeperError):
+                scalekeeper.LossScaleOptimizer.from_config(inside)
+            tried += 1
+    assert (tried, "canary" in sys.modules) == (20, False)
+
+
 @pytest.mark.parametrize("name", ["saved_model", "checkpoint"])
 def test_missing_pieces(folder, tmp_path, name):
     """Values that are not there are an error, for inspect too."""
@@ -84,7 +103,7 @@ def test_missing_pieces(folder, tmp_path, name):
     ("name", "suffix"), [("model.h5", ".h5"), ("model.keras", ".h5"), ("checkpoint/checkpoint.index", ".ckpt")]
 )
 def test_broken_at_random_places(folder, tmp_path, name, suffix):
-    """Cut off and with flipped bits: an error of ours and no file, or a file."""
+    """Cut off, with flipped bits, odd numbers, parts elsewhere: an error of ours and no file, or a file."""
     rng = random.Random(3)
     with open(os.path.join(folder, name), "rb") as stream:
         data = stream.read()
@@ -94,12 +113,9 @@ def test_broken_at_random_places(folder, tmp_path, name, suffix):
     if suffix == ".ckpt":
         shutil.copy(os.path.join(folder, "checkpoint", "checkpoint.data-00000-of-00001"), str(source))
     errors = 0
-    for turn in range(12):
-        broken = bytearray(data[: rng.randrange(len(data))] if turn % 2 else data)
-        if not turn % 2:
-            for _ in range(5):
-                broken[rng.randrange(len(broken))] ^= 1 << rng.randrange(8)
-        path.write_bytes(bytes(broken))
+    ways = [making_files.cut_off, making_files.with_flipped_bits] * 3 + [*making_files.BREAKING]
+    for turn, way in enumerate(ways):
+        path.write_bytes(way(rng, data, data))
         made = tmp_path / f"made{turn}"
         made.mkdir()
         try:
@@ -108,7 +124,7 @@ def test_broken_at_random_places(folder, tmp_path, name, suffix):
         except scalekeeper.ScalekeeperError:
             errors += 1
             assert os.listdir(str(made)) == []
-    assert errors >= 6
+    assert errors >= len(ways) // 2
 
 
 # Checkpoints are several files

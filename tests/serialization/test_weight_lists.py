@@ -56,6 +56,14 @@ def test_a_list_that_fits_in_two_ways_is_refused_and_layout_decides():
     assert decoded(values, SQUARE, "interleaved").slots["a"]["v"][0] == 2
 
 
+def test_a_run_that_has_diverged_can_be_read():
+    """NaN is not negative, and all readings of a list that is NaN throughout say the same."""
+    nans = {owner: {"m": np.full(shape, np.nan), "v": np.full(shape, np.nan)} for owner, shape in ADAM.owners.items()}
+    values = [np.int64(7), np.float32(0.5), *(value for slots in nans.values() for value in slots.values())]
+    assert np.isnan(decoded(values, ADAM).slots["d/kernel"]["v"]).all()
+    assert np.isnan(decoded([np.int64(7), *[np.full(2, np.nan)] * 4], SQUARE).slots["a"]["v"]).all()
+
+
 def test_equal_readings_are_no_ambiguity():
     """Before training all slots are zero, and every reading says the same."""
     assert decoded([np.int64(0), *[np.zeros(2)] * 4], SQUARE).slots["b"]["v"].tolist() == [0, 0]
