@@ -1,0 +1,56 @@
+"""Run every subcommand that needs no TensorFlow in a process that has no network.
+
+python tests/supply/without_network.py FOLDER
+"""
+
+import contextlib
+import io
+import json
+import os
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+import no_network  # noqa: E402
+
+EXAMPLES = os.path.join(ROOT, "examples")
+DOCUMENT, TRACE = os.path.join(EXAMPLES, "train.yaml"), os.path.join(EXAMPLES, "small_float16.npz")
+
+
+def commands(folder, model):
+    """One or more calls of each subcommand; the model is a file to look into and to convert."""
+    converted = os.path.join(folder, f"converted{os.path.splitext(model or '')[1]}")
+    return [
+        ["list"],
+        ["schema"],
+        ["validate", DOCUMENT],
+        ["inspect", DOCUMENT],
+        *([["inspect", model], ["convert", model, converted]] if model else []),
+        ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
+        ["recommend", TRACE],
+    ]
+
+
+def run(arguments):
+    from scalekeeper.cli.main import main
+
+    with contextlib.redirect_stdout(io.StringIO()) as output:
+        main(arguments, standalone_mode=False)
+    return output.getvalue()
+
+
+def subcommands():
+    from scalekeeper.cli.main import main
+
+    return sorted(main.commands)
+
+
+def main():
+    kernel = no_network.take_away()
+    done = [arguments[0] for arguments in commands(sys.argv[1], None) if run(arguments)]
+    print(json.dumps({"kernel": kernel, "done": done, "all": subcommands(), "tried": no_network.tried()}))
+
+
+if __name__ == "__main__":
+    main()
