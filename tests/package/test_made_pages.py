@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import sys
 
 import pytest
 
@@ -11,11 +12,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 @pytest.fixture
 def script(monkeypatch):
     """``script("render")`` gives benchmarks/render.py, which finds the scripts beside it."""
-    folder = os.path.join(ROOT, "benchmarks")
-    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setattr(sys, "path", [os.path.join(ROOT, "benchmarks"), *sys.path])  # scripts add to it
 
-    def load(name):  # not by its name: other folders have a module called render, too
-        spec = importlib.util.spec_from_file_location("benchmarks_" + name, os.path.join(folder, name + ".py"))
+    def load(name, folder="benchmarks"):  # not by its name: several folders have a module called render
+        place = os.path.join(ROOT, *folder.split("/"), name + ".py")
+        spec = importlib.util.spec_from_file_location(folder.replace("/", "_") + "_" + name, place)
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         return module
@@ -32,6 +33,12 @@ def test_the_tables_of_performance_are_made_from_the_results(script):
     """`python benchmarks/render.py` would not change the page."""
     render, text = script("render"), page("performance.md")
     assert script("pages").with_parts(text, render.parts_of_page(render.results()), "performance.md") == text
+
+
+def test_the_tables_of_reliability_are_made_from_the_results(script):
+    """`python compat_tests/reliability/render.py` would not change the page."""
+    render, text = script("render", "compat_tests/reliability"), page("reliability.md")
+    assert script("pages").with_parts(text, render.parts_of_page(render.recorded()), "reliability.md") == text
 
 
 def test_the_table_of_policies_is_made_from_the_trace(script):

@@ -1,0 +1,17 @@
+"""A run that is killed again and again, also while it writes, ends as if it had never been interrupted."""
+
+import json
+import pathlib
+
+import own_process
+
+SCRIPT = pathlib.Path(__file__).parent / "kills.py"
+KILLS, STEPS = 3, 18
+
+
+def test_killed_and_resumed():
+    """Every state after a step, up to the last, is that of the uninterrupted run: way and moments differ each time."""
+    printed = own_process.run(SCRIPT, "--kills", str(KILLS), "--cases", "1", "--steps", str(STEPS))
+    (row,) = json.loads(printed.splitlines()[-1])
+    assert row["kills"] == KILLS
+    assert row["steps compared"] >= STEPS
