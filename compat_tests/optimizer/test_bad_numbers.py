@@ -97,6 +97,8 @@ def test_a_model_whose_layers_are_all_frozen_can_be_fitted(kind):
 def test_a_variable_without_gradient_is_warned_of_as_without_a_wrapper(kind, caplog, monkeypatch):
     """Keras tells of variables that have no gradient, in its log or as a warning: it does so through ours, too."""
     monkeypatch.setattr(tf.get_logger(), "propagate", True)
+    for logger in ("tensorflow", "absl"):  # commands, which other tests have run in this process, want no warnings
+        caplog.set_level("WARNING", logger=logger)
     told = []
     for optimizer in (bad_numbers.inner(kind), bad_numbers.ours(bad_numbers.inner(kind))):
         caplog.clear()
