@@ -34,6 +34,7 @@ SECTION = "long-runs"
 STEPS = 200_000
 MOST_GROWTH = 1.02  # resident size at the end, to that after a tenth of the steps
 LARGEST = 65504.0  # what float16 holds
+LARGEST_USED = np.float32(2.0**126)  # a scale above it is used as this: its reciprocal would be taken for zero
 POLICIES = {
     "dynamic": {"initial_loss_scale": 2.0**10, "increment_period": 10, "minimum": 2.0, "maximum": 2.0**16},
     "tolerant": {"increment_period": 3, "tolerance": 0.3},
@@ -140,7 +141,7 @@ def in_numpy(policy, sizes, is_scaled):
     """The scale and the state before each step, by the pure step alone."""
     state, found = policy.initial_state(), []
     for size in sizes:
-        scale = policy.scale(state, OPS)
+        scale = np.minimum(policy.scale(state, OPS), LARGEST_USED)
         found.append({"scale": scale, **state})
         is_finite = np.isfinite(size) and (not is_scaled or float(size) * float(scale) <= LARGEST)
         report = scalekeeper.Report(np.bool_(is_finite), np.abs(size), np.float32(size == 0))
