@@ -21,4 +21,5 @@ def __getattr__(name: str) -> Any:
         raise ImportError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
     for room in _ROOMS:
         importlib.import_module(".." + room, __name__)
+    importlib.import_module("..serialization.constructors", __name__).installed_keras()
     return getattr(importlib.import_module(_FILES[name], __name__), name)

@@ -2,7 +2,19 @@
 
 from typing import Any, Dict, Tuple
 
+import importlib
 import inspect
+import threading
+
+_one_at_a_time = threading.RLock()
+
+
+def installed_keras() -> Any:
+    """TensorFlow's own. From 2.16 on it is looked for when it is first used, which only one thread at a time may do."""
+    keras = importlib.import_module("tensorflow").keras
+    with _one_at_a_time:
+        _ = keras.optimizers
+    return keras
 
 
 def is_keras_3(keras: Any) -> bool:

@@ -10,7 +10,7 @@ import functools
 import inspect
 
 from ..registry.errors import TranslationError, shown
-from .constructors import is_keras_3, keeps_policies, named_parameters
+from .constructors import installed_keras, is_keras_3, keeps_policies, named_parameters
 from .inbound_nodes import (
     Call,
     Counting,
@@ -86,9 +86,7 @@ def translated_for_installed(
     model_config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None
 ) -> Dict[str, Any]:
     """The same for the installed TensorFlow's Keras."""
-    import tensorflow as tf
-
-    keras = tf.keras
+    keras = installed_keras()
     keras_2 = KERAS_2_NEW if hasattr(keras, "saving") else KERAS_2
     target = KERAS_3 if is_keras_3(keras) else keras_2
     users = {*(custom_objects or {}), *keras.utils.get_custom_objects()}

@@ -13,7 +13,7 @@ import zipfile
 
 from ..registry.errors import UnreadableFileError
 from .atomic import replacing
-from .constructors import is_keras_3
+from .constructors import installed_keras, is_keras_3
 from .contents import Contents
 from .reading import format_of, read
 from .restoring import restore_contents
@@ -30,7 +30,7 @@ def save_model(model: Any, path: Any) -> None:
     scale's state, slots of some optimizers, whether a skipped step counts) stands beside, where it does not look.
     """
     path = os.fspath(path)
-    if is_keras_3(_keras()) and not path.endswith((".keras", ".h5", ".hdf5")):
+    if is_keras_3(installed_keras()) and not path.endswith((".keras", ".h5", ".hdf5")):
         raise ValueError(f"{path}: Keras 3 saves models that can be trained on as .keras or .h5: choose one of them")
     contents = model.optimizer._contents() if hasattr(model.optimizer, "_contents") else None
     _warn_of_lost_precision(model, path)
@@ -48,7 +48,7 @@ def _warn_of_lost_precision(model: Any, path: str) -> None:
         return
     # of a layer of Keras's own: one of the caller's need not have a configuration
     policy = next(iter(mixed.values()))
-    written = _keras().layers.Activation("linear", dtype=policy, name="any").get_config()["dtype"]
+    written = installed_keras().layers.Activation("linear", dtype=policy, name="any").get_config()["dtype"]
     if written in ("float16", "bfloat16", "float32"):
         warnings.warn(
             f"{path}: the installed Keras writes {policy.name} as {written} (layers {', '.join(sorted(mixed))}): "
@@ -62,7 +62,7 @@ def _layers_of(model: Any) -> Iterator[Any]:
     for layer in model.layers:
         if hasattr(layer, "layers"):
             yield from _layers_of(layer)
-        elif not isinstance(layer, _keras().layers.InputLayer):
+        elif not isinstance(layer, installed_keras().layers.InputLayer):
             yield layer
 
 
@@ -159,7 +159,7 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
     _require_self_contained(path, kind)
     with _one_at_a_time:  # up to 2.3, Keras builds the models of all threads in one graph, which they break together
         if not compile or not _scales(contents):
-            return _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
+            return installed_keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
         model = _rebuilt(path, contents, custom_objects)
         compile_with_state(model, path, contents, custom_objects)
     return model
@@ -214,7 +214,7 @@ def _optimizer_config(contents: Contents) -> Dict[str, Any]:
 def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str, Any]]) -> Any:
     """The model with its weights: as the installed Keras reads it, or from a translated configuration."""
     try:
-        model = _keras().models.load_model(path, custom_objects=_known(custom_objects), compile=False)
+        model = installed_keras().models.load_model(path, custom_objects=_known(custom_objects), compile=False)
         if not hasattr(model, "compile"):
             raise TypeError(f"its class, {type(model).__name__}, is not known here")
         return model
@@ -238,7 +238,7 @@ def model_of_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[
     from .model_configs import translated_for_installed
 
     translated = translated_for_installed(config, custom_objects)
-    return _keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))
+    return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))
 
 
 def _beyond_reading(path: str, error: Exception) -> UnreadableFileError:
@@ -250,7 +250,7 @@ def _beyond_reading(path: str, error: Exception) -> UnreadableFileError:
 
 def _compile_arguments(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Losses and metrics as they were compiled."""
-    keras = _keras()
+    keras = installed_keras()
     arguments: Dict[str, Any] = {}
     for name, module in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):
         if config.get(name):
@@ -275,7 +275,3 @@ def _made(config: Any, module: Any, custom_objects: Mapping[str, Any]) -> Any:
 
 def _known(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     return dict(custom_objects or {})
-
-
-def _keras() -> Any:
-    return importlib.import_module("tensorflow").keras

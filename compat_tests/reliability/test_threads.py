@@ -1,5 +1,8 @@
 """A short version of threads.py, and what threads that share something get."""
 
+import json
+import subprocess
+import sys
 import threading
 import time
 
@@ -7,6 +10,7 @@ import pytest
 import tensorflow as tf
 import threads
 from installed_keras import IS_KERAS_3, MODEL_SUFFIXES
+from tensorflow.python.util import lazy_loader
 
 import scalekeeper
 from scalekeeper import DynamicLossScale, LossScaleOptimizer
@@ -102,6 +106,16 @@ def test_what_is_registered_with_keras_meanwhile_stays():
     finally:
         for name in ("Slow", "Meanwhile"):
             known.pop(name, None)
+
+
+@pytest.mark.skipif(
+    not hasattr(lazy_loader, "KerasLazyLoader"), reason="TensorFlow looks for Keras when it is imported"
+)
+def test_one_thread_at_a_time_has_tensorflow_look_for_its_keras():
+    """Threads whose first use of the package, and of Keras, is at the same time: none sees half of it."""
+    command = [sys.executable, "-W", "ignore", threads.__file__, "--first-use", "--slowly"]
+    printed = subprocess.check_output(command, text=True, stderr=subprocess.DEVNULL)
+    assert json.loads(printed.splitlines()[-1]) == {"differ": 0, "errors": 0}
 
 
 def test_one_thread_at_a_time_loads_a_model(tmp_path):

@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -220,6 +221,21 @@ def first_use(processes):
     return {**row, "differ from the same alone": differences, "errors": errors}
 
 
+def take_time_to_find_keras():
+    """Have TensorFlow, where it looks for its Keras on first use, take so long that all threads meet there."""
+    from tensorflow.python.util import lazy_loader
+
+    loader = lazy_loader.KerasLazyLoader
+    find = loader._initialize
+
+    def slowly(self):
+        self._tfll_initialized = True  # as it begins itself
+        time.sleep(0.5)
+        find(self)
+
+    loader._initialize = slowly
+
+
 def used_first():
     """In such a process."""
     found = together(*(functools.partial(built, number) for number in range(THREADS)))
@@ -236,8 +252,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", action="store_true", help="keep the figures for docs/reliability.md")
     parser.add_argument("--first-use", action="store_true", help="in this process, which has used nothing yet")
+    parser.add_argument("--slowly", action="store_true", help="with that: TensorFlow takes its time to find its Keras")
     parser.add_argument("--what", choices=WORK, nargs="*", help="these alone")
     options = parser.parse_args()
+    if options.slowly:
+        take_time_to_find_keras()
     if options.first_use:
         print(json.dumps(used_first()))
         return
