@@ -10,7 +10,7 @@ _one_at_a_time = threading.RLock()
 
 
 def installed_keras() -> Any:
-    """TensorFlow's own. From 2.16 on it is looked for when it is first used, which only one thread at a time may do."""
+    """TensorFlow's own. From 2.15 on it is looked for when it is first used, which only one thread at a time may do."""
     keras = importlib.import_module("tensorflow").keras
     with _one_at_a_time:
         _ = keras.optimizers
