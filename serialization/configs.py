@@ -4,9 +4,7 @@ from typing import Any, Mapping, Optional
 
 from ..registry.errors import UnreadableFileError
 from .contents import Contents, Writer
-from .json_text import parsed
-
-_LARGEST = 16 * 2**20
+from .json_text import LONGEST, parsed
 
 
 def read(path: str) -> Contents:
@@ -25,8 +23,8 @@ def read(path: str) -> Contents:
 def config_in(path: str) -> Optional[Mapping[str, Any]]:
     """The configuration of an optimizer or a model that is the whole of a JSON file; None for anything else."""
     with open(path, "rb") as stream:
-        data = stream.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
+        data = stream.read(LONGEST + 1)
+    if len(data) > LONGEST:
         return None
     try:
         config = parsed(data.decode("utf-8"))

@@ -13,10 +13,9 @@ import numpy as np
 from ..registry.errors import UnreadableFileError, shown
 from . import open_files, patience
 from .contents import Value
+from .growth import ALWAYS_FINE, most_of
 from .json_text import parsed
 
-_LARGEST_GROWTH = 200  # an array of more than this many times its size in the file is no variable
-_ALWAYS_FINE = 64 * 2**20  # unless that is little
 _DEEPEST = 100  # levels of groups: a model in a model in a model has two for each
 
 # what h5py raises where a file is broken
@@ -88,7 +87,7 @@ def _size(declared: Any) -> int:
 def _require_size(dataset: Any) -> None:
     """What is declared and not there would be filled with zeros, however much it is."""
     size = _size(dataset)
-    if size > max(_ALWAYS_FINE, _LARGEST_GROWTH * dataset.id.get_storage_size()):
+    if size > most_of(dataset.id.get_storage_size()):
         raise ValueError(f"{dataset.name} would be {size} bytes, which are not in the file")
 
 
@@ -178,7 +177,7 @@ def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
 def _attribute(group: Any, name: str) -> Any:
     """One of a group's attributes, which h5py makes room for before it looks whether it is all there."""
     declared = h5py.h5a.open(group.id, name.encode("utf-8"))
-    if _size(declared) > _ALWAYS_FINE:
+    if _size(declared) > ALWAYS_FINE:
         raise ValueError(f"the attribute {name} of {group.name} is too large")
     return group.attrs[name]
 

@@ -5,7 +5,7 @@ from typing import Any, List
 import json
 import re
 
-_LONGEST = 16 * 2**20  # characters: the largest models have a tenth
+LONGEST = 16 * 2**20  # characters: the largest models have a tenth
 _MOST = 1_000_000  # values: each takes many times the room of its text
 _DEEPEST = 200  # levels: a model in a model in a model has four for each
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
@@ -16,7 +16,7 @@ def parsed(text: str) -> Any:
 
     Half of a surrogate pair is no character: what holds one can't be printed, nor written.
     """
-    if len(text) > _LONGEST or sum(map(text.count, ",[{")) > _MOST:
+    if len(text) > LONGEST or sum(map(text.count, ",[{")) > _MOST:
         raise ValueError("more than any model has")
     try:
         text.encode("utf-8")

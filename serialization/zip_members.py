@@ -11,16 +11,14 @@ import zipfile
 import zlib
 
 from ..registry.errors import UnreadableFileError, shown
-from .json_text import parsed
+from .growth import most_of
+from .json_text import LONGEST, parsed
 
 # what zipfile raises where a file is broken: it does not hide what it is made of
 _BROKEN = (
     *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
     *(KeyError, ValueError, NotImplementedError, RuntimeError, OverflowError),
 )
-_LARGEST_JSON = 16 * 2**20
-_LARGEST_GROWTH = 200  # a member that unpacks to more than this many times its size is no model
-_ALWAYS_FINE = 64 * 2**20  # unless that is little
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 
@@ -45,7 +43,7 @@ def opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
 
 def bound_of(info: zipfile.ZipInfo) -> int:
     """The most that a member may unpack to."""
-    return max(_ALWAYS_FINE, _LARGEST_GROWTH * info.compress_size)
+    return most_of(info.compress_size)
 
 
 def json_member(archive: zipfile.ZipFile, name: str, path: str) -> Optional[Dict[str, Any]]:
@@ -53,9 +51,9 @@ def json_member(archive: zipfile.ZipFile, name: str, path: str) -> Optional[Dict
     if name not in archive.namelist():
         return None
     with opened(archive, name) as stream:
-        data = stream.read(_LARGEST_JSON + 1)  # whatever size the archive says it has
-    if len(data) > _LARGEST_JSON:
-        raise UnreadableFileError(f"{path}: {name} has more than {_LARGEST_JSON} bytes: that is no model's description")
+        data = stream.read(LONGEST + 1)  # whatever size the archive says it has
+    if len(data) > LONGEST:
+        raise UnreadableFileError(f"{path}: {name} has more than {LONGEST} bytes: that is no model's description")
     try:
         value = parsed(data.decode("utf-8"))
     except ValueError as error:
