@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
+    from .optimizer import custom_objects as custom_objects
     from .registry import ConversionError as ConversionError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
@@ -78,7 +79,7 @@ _ROOMS = {
         "ScheduledLossScale",
         "TolerantLossScale",
     ),
-    "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build"),
+    "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build", "custom_objects"),
     "registry": (
         "ConversionError",
         "Document",

@@ -4,6 +4,8 @@ from typing import Any, Optional, Tuple
 
 import click
 
+from .completion import targets
+
 
 def _target(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Any:
     from ..registry import UnknownTargetError, target
@@ -34,6 +36,7 @@ target_option = click.option(
     "--target",
     metavar="V",
     callback=_target,
+    shell_complete=targets,
     help="The TensorFlow that is meant: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or "
     "else the newest.",
 )

@@ -11,6 +11,7 @@ import sys
 
 import click
 
+from .completion import policies
 from .options import allow_option, json_option, limit_option, positive
 
 _DEFAULT_MODEL = "drifting"
@@ -28,7 +29,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 
 
 @click.command("simulate")
-@click.argument("policy", metavar="POLICY")
+@click.argument("policy", metavar="POLICY", shell_complete=policies)
 @click.option("--trace", "trace_file", metavar="FILE", type=click.Path(), help="A recorded trace: .csv or .npz.")
 @click.option(
     "--overflow-above", metavar="X", type=float, callback=positive, help="Steps that overflow at any scale above X."
@@ -40,7 +41,13 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     f"Default: {_DEFAULT_MODEL}.",
 )
 @click.option("--steps", metavar="N", type=click.IntRange(1), help="How many. Default: all of the trace, or 100000.")
-@click.option("--compare", metavar="POLICY", multiple=True, help="Another policy on the same steps. May be repeated.")
+@click.option(
+    "--compare",
+    metavar="POLICY",
+    multiple=True,
+    shell_complete=policies,
+    help="Another policy on the same steps. May be repeated.",
+)
 @click.option(
     "--plot", metavar="FILE", type=click.Path(), callback=_picture, help="Draw it: out.png, out.svg or out.html."
 )

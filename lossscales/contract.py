@@ -188,6 +188,19 @@ class LossScale:
             self._memory = NumpyState(self, self.initial_state())
         return self._memory
 
+    # Copies, by ``copy`` and by ``pickle``: with a state of their own, in NumPy, wherever this one's is
+
+    def __getstate__(self) -> Dict[str, Any]:
+        memory = vars(self).get("_memory")
+        return {**vars(self), "_memory": None if memory is None else memory.plain()}
+
+    def __setstate__(self, given: Dict[str, Any]) -> None:
+        vars(self).update(given, _memory=None)
+        if given["_memory"] is not None:
+            kinds = self.initial_state()
+            values = {name: kinds[name].dtype.type(value) for name, value in given["_memory"].items()}
+            self._memory = NumpyState(self, values)
+
     def __repr__(self) -> str:
         fields = ", ".join("{}={!r}".format(*field) for field in self.get_config().items())
         return f"{type(self).__name__}({fields})"

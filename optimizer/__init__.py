@@ -9,7 +9,12 @@ from .building import build as build
 from .telemetry import Telemetry as Telemetry
 
 _ROOMS = ("lossscales", "serialization", "simulation")  # that these files import: likewise
-_FILES = {"LossScaleOptimizer": ".wrapper", "LossScaleLogger": ".callbacks", "TraceRecorder": ".callbacks"}
+_FILES = {
+    "LossScaleOptimizer": ".wrapper",
+    "LossScaleLogger": ".callbacks",
+    "TraceRecorder": ".callbacks",
+    "custom_objects": ".known_to_keras",
+}
 
 
 def __getattr__(name: str) -> Any:

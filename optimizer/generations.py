@@ -9,6 +9,7 @@ import types
 import tensorflow as tf
 
 from ..serialization.constructors import is_keras_3
+from .known_to_keras import register_alike
 
 
 def concrete_class(cls: Any, optimizer: Any) -> Any:
@@ -25,8 +26,10 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
         # a file names the class: under Keras's own name, which differs by generation, plain TensorFlow can load it
         named = upstream if is_public else cls
         names = {"__module__": named.__module__, "__qualname__": named.__qualname__, "__doc__": cls.__doc__}
+        names["_public_class"] = cls
         made = types.new_class(named.__name__, bases, {}, lambda namespace: namespace.update(names))
         _made.setdefault(key, made)  # another thread may have made it meanwhile, and there is to be one
+    register_alike(keras, _made[key], cls)
     return _made[key]
 
 

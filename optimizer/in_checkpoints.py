@@ -36,6 +36,7 @@ class InCheckpoints:
     _skipping: SkippedSteps
     _skips: Skips
     _in_file: Callable[..., Dict[str, Any]]
+    _forget_kept: Callable[[], None]
     _policy: Any
     # child that shows a file's kind → what a skipped step did under TensorFlow's own class that writes such files
     _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {}
@@ -80,6 +81,7 @@ class InCheckpoints:
             # the values that a file has come later: if this choice, or a counter, is among them, it wins
             self._skipping.choice = self._skipped_steps_of_files[name]
             self._skips.load({})
+            self._forget_kept()
         found = super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
         if found is None and name in self._foreign:
             self._refuse(self._foreign[name])

@@ -15,7 +15,7 @@ from ..serialization.owners import owners_of
 from ..serialization.slot_names import inner_config
 from ..serialization.weight_lists import Decoded, Expected
 from . import core
-from .configuration import config_of, plain
+from .configuration import plain
 
 
 def slots_of(optimizer: Any, variables: Sequence[Any]) -> Dict[str, Dict[str, Any]]:
@@ -80,23 +80,30 @@ def loss_scale_variables(policy: Any) -> Dict[str, Any]:
     return {name: value for name, value in vars(policy).items() if isinstance(value, tf.Variable)}
 
 
+def state_numbers(policy: Any) -> Dict[str, Any]:
+    """The values of these variables."""
+    return {name: value_of(variable).item() for name, variable in loss_scale_variables(policy).items()}
+
+
 def contents_of(optimizer: Any) -> Contents:
     """Everything that an optimizer would need to go on from here."""
     variables = optimizer._known_variables()
     slots = slots_of(optimizer, variables)
+    kept = optimizer._kept() or Contents(Writer("npz"))  # of variables that it has not met again
+    owners = {owner: tuple(variable.shape) for owner, variable in zip(owners_of(variables), variables)}
+    here = {owner: {name: _lazily(variable) for name, variable in each.items()} for owner, each in slots.items()}
+    scalars = {name: _lazily(variable) for name, variable in scalars_of(optimizer, slots).items()}
     return Contents(
         writer=Writer("npz", **versions()),
         optimizer_config=plain(optimizer._serialized_inner()),
-        owners={owner: tuple(variable.shape) for owner, variable in zip(owners_of(variables), variables)},
-        slots={owner: {name: _lazily(variable) for name, variable in each.items()} for owner, each in slots.items()},
-        scalars={name: _lazily(variable) for name, variable in scalars_of(optimizer, slots).items()},
+        owners={**owners, **kept.owners},
+        slots={**here, **kept.slots},
+        scalars={**scalars, **kept.scalars},
         has_bare_momentum=has_bare_momentum(optimizer),
         iterations=int(value_of(optimizer.inner_optimizer.iterations)),
         learning_rate=learning_rate_of(optimizer),
-        loss_scale=config_of(optimizer.loss_scale),
-        loss_scale_state={
-            name: value_of(variable).item() for name, variable in loss_scale_variables(optimizer.loss_scale).items()
-        },
+        loss_scale=optimizer._policy_config(),
+        loss_scale_state=state_numbers(optimizer.loss_scale),
         skipped_steps=optimizer.skipped_steps,
         skips=optimizer._skips.state(),
     )
@@ -157,6 +164,7 @@ def take(
     plan.unused += [f"loss scale: {name}" for name in contents.loss_scale_state if name not in state]
     if is_strict:
         plan.require_all()
+    optimizer._forget_kept()
     plan.carry_out()
     _take_rate(optimizer, contents.learning_rate, plan)
     if contents.skipped_steps is not None:

@@ -1,18 +1,14 @@
 """The inner optimizer that a configuration of any Keras declares, made by the installed one."""
 
-from typing import Any, Collection, Iterator, List, Mapping, Optional, Sequence
-
-import contextlib
-import threading
+from typing import Any, Collection, List, Mapping, Optional, Sequence
 
 from ..registry.errors import TranslationError, unknown
-from ..registry.optimizers import OPTIMIZERS, SCHEDULES
 from ..serialization.constructors import is_keras_3, named_parameters
-from ..serialization.declarations import LEGACY, NEW, Declaration, arguments_for, shipped
+from ..serialization.declarations import LEGACY, NEW, Declaration, arguments_for
+from .known_to_keras import in_scope, of_users
 
 # what OptimizerV2 takes through **kwargs; global_clipnorm has come later
 _LEGACY_KEYWORDS = ("clipnorm", "clipvalue", "decay", "lr")
-_one_at_a_time = threading.RLock()
 
 
 def inner_optimizer(
@@ -26,7 +22,7 @@ def inner_optimizer(
     if declaration.optimizer is not None:
         return declaration.optimizer
     modules = _modules(keras, kinds, declaration.family)
-    own = _of_users(keras, declaration.class_name, custom_objects)
+    own = of_users(keras, declaration.class_name, custom_objects)
     classes = [own] if own is not None else [getattr(each, declaration.class_name, None) for each in modules]
     refused: Optional[TranslationError] = None
     for cls in classes:
@@ -47,7 +43,7 @@ def inner_optimizer(
         rate = arguments.get("learning_rate")
         if isinstance(rate, Mapping):
             arguments["learning_rate"] = _schedule(keras, rate, custom_objects)
-        with _known_to_keras(keras, custom_objects):
+        with in_scope(keras, custom_objects):
             return cls.from_config(arguments)
     raise refused or _not_there("optimizer", declaration.class_name, modules)
 
@@ -68,42 +64,13 @@ def _modules(keras: Any, kinds: Collection[str], family: str) -> List[Any]:
     return [modules[kind] for kind in order if kind in kinds and modules[kind] is not None]
 
 
-def _of_users(keras: Any, name: str, custom_objects: Mapping[str, Any]) -> Any:
-    """A class that the caller has given, or registered with Keras, under this name."""
-    if name in custom_objects:
-        return custom_objects[name]
-    found = _registered(keras, name)
-    is_keras_s = name in shipped(OPTIMIZERS) | shipped(SCHEDULES)  # and may be registered like this
-    return _registered(keras, f"Custom>{name}") if found is None and not is_keras_s else found
-
-
-def _registered(keras: Any, name: str) -> Any:
-    find = getattr(keras.utils, "get_registered_object", None)
-    found = None if find is None else find(name)
-    return keras.utils.get_custom_objects().get(name) if found is None else found
-
-
 def _schedule(keras: Any, config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
     name = config["class_name"]
-    cls = _of_users(keras, name, custom_objects) or _schedule_class(keras, name)
+    cls = of_users(keras, name, custom_objects) or _schedule_class(keras, name)
     if cls is None:
         raise _not_there("learning-rate schedule", name, [keras.optimizers.schedules])
-    with _known_to_keras(keras, custom_objects):
+    with in_scope(keras, custom_objects):
         return cls.from_config(dict(config["config"]))
-
-
-@contextlib.contextmanager
-def _known_to_keras(keras: Any, custom_objects: Mapping[str, Any]) -> Iterator[None]:
-    """Have Keras find these classes by name.
-
-    In some versions the names are known in all threads, and what is registered elsewhere meanwhile is lost at the end:
-    so this is done for one thread at a time, and only if there are any.
-    """
-    if not custom_objects:
-        yield
-        return
-    with _one_at_a_time, keras.utils.custom_object_scope(dict(custom_objects)):
-        yield
 
 
 def _schedule_class(keras: Any, name: str) -> Any:

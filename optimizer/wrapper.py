@@ -9,22 +9,25 @@ import tensorflow as tf
 
 from ..registry.errors import TranslationError
 from ..registry.monitoring import monitoring_of
+from ..serialization.assigning import value_of
 from ..serialization.declarations import LEGACY, NEW, declared
 from . import core
 from .arguments import policy_of_arguments
 from .configuration import config_of, plain, policy_of
+from .copying import Copied
 from .generations import concrete_class, keras_of, keras_of_class, own_classes
 from .in_checkpoints import InCheckpoints
 from .keeps_state import KeepsState
 from .monitored import Monitored
 from .skipping import SkippedSteps, require_valid
+from .state import state_numbers
 from .translating import inner_optimizer
 from .unscaling import scaled, unscaled, usable
 
 _one_at_a_time = threading.RLock()
 
 
-class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
+class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
     ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
@@ -134,6 +137,26 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
         """The variable that counts finite steps in a row; None for a policy without one."""
         return core.state_variables(self._policy).get("good_steps")
 
+    def __repr__(self) -> str:
+        """The inner optimizer, the policy with what is not at its default, and where both are."""
+        name = self._public_class.__name__
+        if not self._is_complete():  # the constructor was left by an error
+            return f"<{name} that was not made>"
+        words = ", ".join("{}={!r}".format(*item) for item in self._policy_config()["config"].items())
+        with tf.init_scope():  # a step that is being traced may ask
+            parts = [
+                type(self.inner_optimizer).__name__,
+                f"{type(self._policy).__name__}({words})",
+                f"iterations={self._iterations_now()}",
+                *(f"{name}={value!r}" for name, value in state_numbers(self._policy).items()),
+            ]
+        return f"{name}({', '.join(parts)})"
+
+    def _iterations_now(self) -> int:
+        """Up to 2.10 the variable is made when it is first asked for, which who only looks does not want."""
+        is_made = getattr(self.inner_optimizer, "_iterations", None) is not None
+        return int(value_of(self.inner_optimizer.iterations)) if is_made else 0
+
     @core.as_written
     def get_scaled_loss(self, loss: Any) -> Any:
         """The loss, or what a callable returns, times the current scale."""
@@ -178,6 +201,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
             self._make_variables([variable for _, variable in pairs])
             key = self._skips.know([pairs[place][1] for place in places])
         self._remember([variable for _, variable in pairs])
+        self._hand_out([variable for _, variable in pairs])
 
         def apply(grads: List[Any]) -> Any:
             known = dict(zip(places, grads))
@@ -250,8 +274,11 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
 
     def get_config(self) -> Dict[str, Any]:
         """The inner optimizer and the policy, as plain values that JSON can hold."""
-        config = self._dialect(plain(self._serialized_inner()), config_of(self._policy))
+        config = self._dialect(plain(self._serialized_inner()), self._policy_config())
         return {**config, **self._skipping.in_config(), **self._monitoring.said()}
+
+    def _policy_config(self) -> Dict[str, Any]:
+        return config_of(self._policy, keras_of(self.inner_optimizer))
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
@@ -269,11 +296,12 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored):
             raise TranslationError(
                 f"{declaration.class_name} was given without a loss scale: make that optimizer, and wrap it"
             )
-        inner = inner_optimizer(declaration, keras_of_class(cls), cls._wrapped_kinds, custom_objects)
+        keras = keras_of_class(cls)
+        inner = inner_optimizer(declaration, keras, cls._wrapped_kinds, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
         skipped_steps = declaration.skipped_steps or core.NATIVE
-        return cls(inner, policy_of(declaration.policy, custom_objects), skipped_steps, **options)
+        return cls(inner, policy_of(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
 
 def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:

@@ -161,6 +161,7 @@ def _require_text_key(node: Node, event: Event) -> None:
 
 def _yaml_events(text: str) -> Iterator[Event]:
     documents = 0
+    event: Any  # one that was parsed has marks, which newer type stubs do not take for granted
     try:
         for event in yaml.parse(text, Loader=_YAML_LOADER):
             start, end = event.start_mark.index, event.end_mark.index

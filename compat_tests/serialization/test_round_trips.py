@@ -1,7 +1,9 @@
 """On the installed version, whatever way the state is kept, training goes on as if uninterrupted."""
 
+import copy
 import json
 import os
+import pickle
 
 import hypothesis
 import numpy as np
@@ -186,6 +188,42 @@ def test_config_and_weights(kind, inner, policy, uninterrupted):
     optimizer.set_weights(trained.optimizer.get_weights())
     optimizer.loss_scale.load_state(trained.optimizer.loss_scale.state())
     assert_goes_on(model, after, final, leaves_out=["skips"])
+
+
+@COMBINATIONS
+def test_copies(kind, inner, policy, uninterrupted):
+    """A deep copy and what pickle makes have the whole state, and go on with it for variables of another model."""
+    _, state, weights, after, final = uninterrupted(kind, inner, policy)
+    trained = compiled(kind, inner, policy)
+    trained.optimizer.load_state_dict(state, trained.trainable_variables)
+    pickled = pickle.dumps(trained.optimizer)
+    again = pickle.dumps(pickle.loads(pickled))  # whose slots have not met their variables between the two
+    for optimizer in (copy.deepcopy(trained.optimizer), pickle.loads(pickled), pickle.loads(again)):
+        assert type(optimizer) is type(trained.optimizer)
+        assert optimizer.inner_optimizer is not trained.optimizer.inner_optimizer
+        assert_states_equal(optimizer.state_dict(), trained.optimizer.state_dict())
+        if optimizer._kept() is None:  # the deep copy, whose variables are those of the one that it was copied from
+            optimizer = pickle.loads(pickle.dumps(optimizer))
+        model = build()
+        model.compile(optimizer, "mse")
+        for weight, value in zip(model.weights, weights):
+            weight.assign(value)
+        assert_goes_on(model, after, final)
+
+
+def assert_states_equal(one, other):
+    """All of two states but the inner optimizer's configuration, in which some versions write float32 numbers."""
+    assert {name: one[name] for name in ("iterations", "loss_scale", "skipped_steps", "skips", "owners")} == {
+        name: other[name] for name in ("iterations", "loss_scale", "skipped_steps", "skips", "owners")
+    }
+    assert one["learning_rate"] == pytest.approx(other["learning_rate"])
+    assert one["scalars"] == other["scalars"]
+    assert {owner: set(slots) for owner, slots in one["slots"].items()} == {
+        owner: set(slots) for owner, slots in other["slots"].items()
+    }
+    for owner, slots in one["slots"].items():
+        for name, value in slots.items():
+            np.testing.assert_array_equal(value, other["slots"][owner][name])
 
 
 @pytest.mark.parametrize("policy", sorted(OTHERS))

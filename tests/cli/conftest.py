@@ -10,11 +10,14 @@ import pytest
 
 @pytest.fixture
 def on_a_terminal():
-    """``on_a_terminal(80, "list")`` gives what the command shows on a real pseudo-terminal of so many columns."""
+    """``on_a_terminal(80, "list")`` gives what the command shows on a real pseudo-terminal of so many columns.
 
-    def run(columns, *arguments):
+    What is given by name are environment variables.
+    """
+
+    def run(columns, *arguments, **variables):
         leader, follower = pty.openpty()
-        environment = dict(os.environ, COLUMNS=str(columns), TERM="xterm")
+        environment = dict(os.environ, COLUMNS=str(columns), TERM="xterm", **variables)
         command = [sys.executable, "-m", "scalekeeper.cli", *arguments]
         output = b""
         with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment) as process:

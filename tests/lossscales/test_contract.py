@@ -1,5 +1,6 @@
 """What every policy can rely on, and what it is held to."""
 
+import copy
 import inspect
 import pickle
 
@@ -143,3 +144,16 @@ def test_advance_leaves_parameters_of_a_subclass_alone():
 
     state, applied = advance(Stepping(by=4), Stepping().initial_state(), Report(finite=np.bool_(True)))
     assert (state["current_loss_scale"], bool(applied)) == (5.0, True)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda policy: pickle.loads(pickle.dumps(policy))])
+def test_a_copy_has_a_state_of_its_own(copied):
+    """It goes on from where the policy was, and the policy does not go with it."""
+    policy = DynamicLossScale(initial_loss_scale=8, increment_period=7)
+    policy.update([1.0])
+    twin = copied(policy)
+    twin.update([float("nan")])
+    assert twin.get_config() == policy.get_config()
+    assert policy.state() == {"current_loss_scale": 8.0, "good_steps": 1}
+    assert twin.state() == {"current_loss_scale": 4.0, "good_steps": 0}
+    assert copied(DynamicLossScale()).state() == {"current_loss_scale": 32768.0, "good_steps": 0}
