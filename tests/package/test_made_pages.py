@@ -6,13 +6,17 @@ import sys
 
 import pytest
 
+from scalekeeper.registry import known_targets, loss_scales
+from scalekeeper.registry.optimizers import argument_model, names
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.fixture
 def script(monkeypatch):
     """``script("render")`` gives benchmarks/render.py, which finds the scripts beside it."""
-    monkeypatch.setattr(sys, "path", [os.path.join(ROOT, "benchmarks"), *sys.path])  # scripts add to it
+    folders = [os.path.join(ROOT, "benchmarks"), os.path.join(ROOT, "docs", "making")]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])  # scripts add to it
 
     def load(name, folder="benchmarks"):  # not by its name: several folders have a module called render
         place = os.path.join(ROOT, *folder.split("/"), name + ".py")
@@ -45,6 +49,30 @@ def test_the_table_of_policies_is_made_from_the_trace(script):
     """`python benchmarks/policies_on_a_run.py` would not change the page: each policy loses the steps it says."""
     made, text = script("policies_on_a_run"), page("policies.md")
     assert script("pages").with_parts(text, {"policies": made.table(made.simulated())}, "policies.md") == text
+
+
+@pytest.mark.parametrize("name", ["configuration", "command_line"])
+def test_the_references_are_made_from_the_code(name, script):
+    """`python docs/making/render.py` would not change the page."""
+    text = page(name + ".md")
+    assert script("pages").with_parts(text, script(name, "docs/making").parts_of_page(), name + ".md") == text
+
+
+def test_the_reference_has_every_parameter(script):
+    """Of each policy, preset, optimizer and schedule of every version; each parameter with a description."""
+    text = page("configuration.md")
+    ours = [row for row in loss_scales.listing() if row.plugin.cls.__module__.startswith("scalekeeper.")]
+    assert len(ours) > 20
+    for row in ours:
+        assert f"### {row.name}\n" in text or f"| `{row.name}` |" in text
+        for name, field in row.plugin.parameters.model_fields.items():
+            assert field.description
+            assert f"| `{name}` |" in text
+    for target in known_targets():
+        for kind in ("optimizers", "schedules"):
+            for name in names(kind, target):
+                assert f"### {name}\n" in text or f"`{name}` on " in text
+                assert all(f"| `{argument}` |" in text for argument in argument_model(kind, name, target).model_fields)
 
 
 def test_each_version_of_the_matrix_was_measured(script):
