@@ -56,13 +56,6 @@ def kind(schema: Mapping[str, Any]) -> str:
     if name == "array":
         at_least = " (not empty)" if schema.get("minItems") else ""
         return f"list of {kind(schema['items'])}{at_least}"
-    words = {
-        "number": "number",
-        "integer": "whole number",
-        "boolean": "true or false",
-        "string": "text",
-        "null": "null",
-    }
     bounds = [each for each in (_bound(schema, "minimum", "≥", _LEAST), _bound(schema, "maximum", "≤", _MOST)) if each]
     if schema.get("exclusiveMinimum") == 0:
         bounds = ["> 0"] + [each for each in bounds if not each.startswith("≥")]

@@ -58,6 +58,15 @@ def test_the_references_are_made_from_the_code(name, script):
     assert script("pages").with_parts(text, script(name, "docs/making").parts_of_page(), name + ".md") == text
 
 
+def test_the_pictures_are_made_from_simulations(script):
+    """`python docs/making/render.py` would not change them; docs/policies.md shows one for each policy."""
+    made = script("pictures", "docs/making").pictures()
+    assert {name: page("pictures/" + name) for name in os.listdir(os.path.join(ROOT, "docs", "pictures"))} == made
+    for row in loss_scales.listing():
+        if row.plugin.cls.__module__.startswith("scalekeeper.") and row.plugin.preset is None:
+            assert f"(pictures/{row.name}.svg)" in page("policies.md")
+
+
 def test_the_reference_has_every_parameter(script):
     """Of each policy, preset, optimizer and schedule of every version; each parameter with a description."""
     text = page("configuration.md")
