@@ -76,11 +76,17 @@ class Line(NamedTuple):
 
 def pictures() -> Dict[str, str]:
     """File name → SVG text of each picture."""
-    traces = [("recorded: a small recurrent network in float16", recorded()), ("made up: drifting gradients", made_up())]
+    traces = [
+        ("recorded: a small recurrent network in float16", recorded()),
+        ("made up: drifting gradients", made_up()),
+    ]
     found = {"kept_state.svg": kept_state()}
     for name, policies in PICTURES.items():
         panels = [
-            (title, [drawn(label, scalekeeper.simulate(policy, trace), n) for n, (label, policy) in enumerate(policies)])
+            (
+                title,
+                [drawn(label, scalekeeper.simulate(policy, trace), n) for n, (label, policy) in enumerate(policies)],
+            )
             for title, trace in traces
         ]
         found[f"{name}.svg"] = picture(panels)
@@ -98,7 +104,9 @@ def made_up() -> Any:
 def drawn(label: str, simulation: Any, number: int) -> Line:
     found = outline(simulation, COLUMNS)
     marks, _ = overflow_marks(simulation, COLUMNS)
-    return Line(f"{label}: {simulation.steps_lost} steps lost", found.steps, np.log2(found.scale), marks, COLORS[number])
+    return Line(
+        f"{label}: {simulation.steps_lost} steps lost", found.steps, np.log2(found.scale), marks, COLORS[number]
+    )
 
 
 def kept_state() -> str:
@@ -117,7 +125,7 @@ def kept_state() -> str:
         overflowed=np.concatenate([part.overflowed for part in parts]),
     )
     lines.append(drawn("state lost at each load", again, 1))
-    loads = [step for step in range(length, STEPS, length)]
+    loads = range(length, STEPS, length)
     title = "the loss scale of a run that is saved and loaded four times"
     return picture([(title, lines[::-1])], width=2 * PANEL + GAP, loads=loads)
 
@@ -134,18 +142,14 @@ def picture(panels: Sequence[Tuple[str, List[Line]]], width: int = PANEL, loads:
     lanes = max(len(several) for _, several in panels)
     total = LEFT + len(panels) * width + (len(panels) - 1) * GAP + 22
     tall = TOP + TALL + 8 * lanes + 22 + 15 * lanes + 4
-    found = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {total} {tall}" width="{total}" height="{tall}" '
-        'font-family="sans-serif" font-size="11">'
-    ]
+    size = f'viewBox="0 0 {total} {tall}" width="{total}" height="{tall}"'
+    found = [f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">']
     for place, (title, several) in enumerate(panels):
         found += panel(LEFT + place * (width + GAP), width, title, several, low, high, loads)
     return "\n".join([*found, "</svg>\n"])
 
 
-def panel(
-    left: int, width: int, title: str, lines: List[Line], low: int, high: int, loads: Sequence[int]
-) -> List[str]:
+def panel(left: int, width: int, title: str, lines: List[Line], low: int, high: int, loads: Sequence[int]) -> List[str]:
     """The title, a grid, a line for each policy, a row of marks for each, and names."""
 
     def across(step: float) -> str:

@@ -91,3 +91,22 @@ def test_each_version_of_the_matrix_was_measured(script):
     for name, each in found.items():
         assert {row["scale"] for row in each["step"]} >= {"dynamic"}
         assert ("fit" in each) == (name not in ("2.0", "2.1", "2.2", "2.3"))
+
+
+def test_a_site_that_fetches_from_elsewhere_is_found(script, tmp_path):
+    """A script, a font or a picture of another machine, and what is not there; links to other machines are fine."""
+    (tmp_path / "good.html").write_text(
+        '<a href="https://example.org/">there</a><img src="good.svg"><a href="good.html#x">here</a>', encoding="utf-8"
+    )
+    (tmp_path / "good.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
+    check = script("check_site", "docs/making")
+    assert list(check.problems(str(tmp_path))) == []
+    (tmp_path / "bad.html").write_text(
+        '<script src="https://example.org/a.js"></script><a href="lost.html">lost</a>', encoding="utf-8"
+    )
+    (tmp_path / "bad.css").write_text("@font-face { src: url(//example.org/a.woff2) }", encoding="utf-8")
+    assert sorted(each[len(str(tmp_path)) + 1 :] for each in check.problems(str(tmp_path))) == [
+        "bad.css fetches //example.org/a.woff2",
+        "bad.html fetches https://example.org/a.js",
+        "bad.html refers to lost.html, which is not there",
+    ]
