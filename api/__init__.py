@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
+    from .registry import BrokenContractError as BrokenContractError
     from .registry import ConversionError as ConversionError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
@@ -80,6 +81,7 @@ _ROOMS = {
     ),
     "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build"),
     "registry": (
+        "BrokenContractError",
         "ConversionError",
         "Document",
         "DocumentError",

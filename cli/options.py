@@ -2,6 +2,8 @@
 
 from typing import Any, Optional, Tuple
 
+import sys
+
 import click
 
 
@@ -28,6 +30,12 @@ def positive(context: click.Context, parameter: click.Parameter, value: Optional
     if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
         raise click.BadParameter("must be a number between 1e-30 and 1e30")
     return value
+
+
+def search_current_folder(allow: Any) -> None:
+    """Where something may be imported, it may also lie in the current folder."""
+    if allow.patterns:
+        sys.path.append("")  # last: a file there takes no other module's place
 
 
 target_option = click.option(
