@@ -12,7 +12,7 @@ from .steps import BAD, bad_reports, good_reports, mixed_reports, scales_of, sta
 from .subject import Subject
 
 _BAD_STEPS, _GOOD_STEPS = 1_000, 5_000  # in NumPy: enough to halve any float32 away, and to pass usual periods
-_FEW = 160  # of each kind, in TensorFlow's style, where a step takes a hundred times as long
+_FEW_BAD, _FEW_GOOD = 160, 50  # in TensorFlow's style, where a step takes a hundred times as long
 _FLOOR = "Put a floor under it, such as ops.maximum(scale, ops.float32(1)): a smaller one is 0 on some devices"
 _CEILING = "Let it grow only while the product is finite: ops.where(ops.isfinite(product), product, scale)"
 
@@ -75,7 +75,7 @@ def _pure_runs(subject: Subject) -> List[Tuple[str, List[Any]]]:
 
 
 def _updated_runs(subject: Subject) -> List[Tuple[str, List[Any]]]:
-    good = [each for each in subject.gradients(_FEW) if np.isfinite(each).all()]
+    good = [each for each in subject.gradients(_FEW_GOOD) if np.isfinite(each).all()]
     bad = [good[0] * np.float32(each) for each in BAD]
 
     def scales(several: Any) -> List[Any]:
@@ -86,7 +86,7 @@ def _updated_runs(subject: Subject) -> List[Tuple[str, List[Any]]]:
             found.append(np.asarray(policy())[()])
         return found
 
-    return _runs(scales, good, bad, subject.gradients(_FEW), _FEW, _FEW)
+    return _runs(scales, good, bad, subject.gradients(_FEW_GOOD), _FEW_GOOD, _FEW_BAD)
 
 
 def _runs(
@@ -100,8 +100,8 @@ def _runs(
     several = {
         "good steps": _repeated(good, good_steps),
         "bad steps, then good ones": itertools.chain(_repeated(bad, bad_steps), _repeated(good, good_steps)),
-        "good and bad steps in turn": _repeated([good[0], bad[0], good[1], bad[1]], bad_steps),
-        "two bad steps after each good one": _repeated([good[0], bad[0], bad[1]], bad_steps),
+        "good and bad steps in turn": _repeated([good[0], bad[0], good[1], bad[1]], good_steps // 5),
+        "two bad steps after each good one": _repeated([good[0], bad[0], bad[1]], good_steps // 5),
         "good and bad steps at random": iter(mixed),
     }
     return [(name, scales(steps)) for name, steps in several.items()]

@@ -18,7 +18,7 @@ _AFTER = (1.0, BAD[0], 2.0, BAD[1], BAD[2], 1.0, 0.5, 0.0, 3.0)
 _LONG = 60  # steps to move a scale in TensorFlow's style
 
 
-@check(tensorflow=True, pure_step=True)
+@check(tensorflow=True)
 def state_in_state_dict(subject: Subject) -> None:
     """A moved state comes back through the optimizer's state_dict, and training goes on as if uninterrupted."""
 
@@ -28,7 +28,7 @@ def state_in_state_dict(subject: Subject) -> None:
     _goes_on(subject, again, "state_dict and load_state_dict")
 
 
-@check(tensorflow=True, pure_step=True)
+@check(tensorflow=True)
 def state_in_npz(subject: Subject) -> None:
     """A moved state comes back from save_state's .npz file, and training goes on as if uninterrupted."""
     from ..serialization import read_state, save_state
@@ -41,19 +41,19 @@ def state_in_npz(subject: Subject) -> None:
     _goes_on(subject, again, "an .npz file")
 
 
-@check(tensorflow=True, pure_step=True)
+@check(tensorflow=True)
 def state_in_h5(subject: Subject) -> None:
     """A moved state comes back from an H5 file of save_model, and training goes on as if uninterrupted."""
     _goes_on(subject, _saved_as(subject, "model.h5"), "an H5 file")
 
 
-@check(tensorflow=True, pure_step=True)
+@check(tensorflow=True)
 def state_in_keras(subject: Subject) -> None:
     """A moved state comes back from a .keras file of save_model, and training goes on as if uninterrupted."""
     _goes_on(subject, _saved_as(subject, "model.keras"), "a .keras file")
 
 
-@check(tensorflow=True, pure_step=True)
+@check(tensorflow=True)
 def state_in_saved_model(subject: Subject) -> None:
     """A moved state comes back from a SavedModel of save_model, and training goes on as if uninterrupted."""
     if is_keras_3(installed_keras()):

@@ -8,7 +8,7 @@ from .checks import check, require
 from .steps import Moment, gradients, moments, shown
 from .subject import Subject
 
-_STEPS, _EAGER_STEPS = 300, 120  # an eager step of some policies takes ten times as long as a traced one
+_STEPS, _EAGER_STEPS = 300, 60  # an eager step of some policies takes ten times as long as a traced one
 _FEW = 30
 
 
@@ -16,9 +16,9 @@ _FEW = 30
 def graph_step(subject: Subject) -> None:
     """Scale, state and decision of each step are the same to the bit in NumPy, eager TensorFlow and a tf.function."""
     steps = gradients(_STEPS)
-    eager = moments(_held(subject), _tensors(steps[:_EAGER_STEPS]))
-    policy = _held(subject)
-    traced = moments(policy, _tensors(steps), _traced(policy))
+    eager = moments(held(subject.make()), _tensors(steps[:_EAGER_STEPS]))
+    policy = held(subject.make())
+    traced = moments(policy, _tensors(steps), traced_update(policy))
     if subject.is_pure:
         expected = moments(subject.make(), steps)
         _require_equal(expected, eager, steps, "NumPy", "eager TensorFlow")
@@ -30,14 +30,14 @@ def graph_step(subject: Subject) -> None:
 @check(tensorflow=True)
 def no_retracing(subject: Subject) -> None:
     """A step in a tf.function is traced once, however many are taken."""
-    policy = _held(subject)
+    policy = held(subject.make())
     calls: List[Any] = []
 
     def counting(gradients: Sequence[Any]) -> Any:
         calls.append(gradients)
         return policy.update(gradients)
 
-    step = _traced(policy, counting)
+    step = traced_update(policy, counting)
     for gradient in _tensors(gradients(_FEW)):
         step(gradient)
     require(
@@ -48,9 +48,8 @@ def no_retracing(subject: Subject) -> None:
     )
 
 
-def _held(subject: Subject) -> Any:
-    """A new policy whose state is in TensorFlow's variables, as an optimizer has it."""
-    policy = subject.make()
+def held(policy: Any) -> Any:
+    """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
     importlib.import_module("..optimizer.core", __package__).hold_in_graph(policy)
     return policy
 
@@ -61,7 +60,8 @@ def _tensors(several: Sequence[Any]) -> List[Any]:
     return [tf.constant(each) for each in several]
 
 
-def _traced(policy: Any, update: Any = None) -> Callable[[Any], Any]:
+def traced_update(policy: Any, update: Any = None) -> Callable[[Any], Any]:
+    """``update`` of one gradient, or another function in its place, in a tf.function."""
     import tensorflow as tf
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]

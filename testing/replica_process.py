@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 from ..lossscales.contract import has_pure_step
+from .graph_steps import held, traced_update
 from .steps import exact, moments
 
 # of each replica: bad on one alone, on the other alone, in every way, and on both; good ones between
@@ -110,13 +111,17 @@ def _alone(policy: Any) -> List[Found]:
     """State and variable after each step, for both replicas, if one had the gradients of both."""
     import tensorflow as tf
 
-    is_pure, found = has_pure_step(policy), []
+    step, found = traced_update(held(policy)), []
     for pair in _PAIRS:
-        gradient = np.array(pair, np.float32)
-        (moment,) = moments(policy, [gradient if is_pure else tf.constant(gradient)])
-        weight = repr(float(-(gradient[0] + gradient[1]))) if moment.applied else "0.0"
+        (moment,) = moments(policy, [tf.constant(pair, tf.float32)], step)
+        weight = _weight(-(np.float32(pair[0]) + np.float32(pair[1]))) if moment.applied else "0.0"
         found.append(([str(moment.state)] * 2, [weight] * 2))
     return found
+
+
+def _weight(value: Any) -> str:
+    """A number as text, in which zero has no sign."""
+    return repr(float(value) + 0.0)
 
 
 def _together(strategy: Any, make: Any) -> List[Found]:
@@ -142,8 +147,7 @@ def _together(strategy: Any, make: Any) -> List[Found]:
         with strategy.scope():
             variable.assign(0.0)
         step(tf.constant(pair, tf.float32))
-        weights = [repr(float(each)) for each in _on_replicas(strategy, variable)]
-        found.append((_states(strategy, policy), [weight.replace("-0.0", "0.0") for weight in weights]))
+        found.append((_states(strategy, policy), [_weight(each) for each in _on_replicas(strategy, variable)]))
     return found
 
 

@@ -10,18 +10,19 @@ from .checks import check, require
 from .steps import Moment, moments
 from .subject import Subject
 
-_OBJECTS, _STEPS = 4, 120
+_OBJECTS, _STEPS, _STEPS_IN_TENSORFLOW = 4, 120, 20
 _REMEDY = "Keep nothing that a step writes in the class, the module or another object: the state is the place for it"
 
 
 @check()
 def objects_share_nothing(subject: Subject) -> None:
     """Several objects, stepped in turn and in threads at once, each do what one does alone."""
-    several = [subject.gradients(_STEPS, seed) for seed in range(_OBJECTS)]
+    count = _STEPS if subject.is_pure else _STEPS_IN_TENSORFLOW
+    several = [subject.gradients(count, seed) for seed in range(_OBJECTS)]
     alone = [moments(subject.make(), steps) for steps in several]
     policies = [subject.make() for _ in several]
     in_turn: List[List[Moment]] = [[] for _ in several]
-    for number in range(_STEPS):
+    for number in range(count):
         for found, policy, steps in zip(in_turn, policies, several):
             found += moments(policy, steps[number : number + 1])
     _require_equal(in_turn, alone, "in turn")

@@ -38,6 +38,7 @@ WITH_EXAMPLES = {
     "scalekeeper.simulation.synthetic",
     "scalekeeper.simulation.trace_writing",
     "scalekeeper.simulation.traces",
+    "scalekeeper.testing.checking",
     "README.md",
     "documents.md",
     "policies.md",
