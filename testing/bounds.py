@@ -53,7 +53,8 @@ def _require_recovery(scales: Mapping[str, List[float]]) -> None:
     good, both = scales["good steps"], scales["bad steps, then good ones"]
     bad_steps = len(both) - len(good)
     lowest = both[bad_steps]
-    is_lowered = lowest < min(both[0], good[bad_steps])  # by the bad steps, and not by the mere number of steps
+    # by the bad steps, and not by the mere number of steps
+    is_lowered = lowest < min(both[0], good[min(bad_steps, len(good) - 1)])
     require(
         max(good) == good[0] or not is_lowered or max(both[bad_steps:]) > lowest,
         f"good steps take the scale from {good[0]:g} to {max(good):g} at the start, and leave it at {lowest:g} after a "
