@@ -24,10 +24,12 @@ class Subject:
         self.replica_results: Optional[Dict[str, Any]] = None
         self._moved: Optional[Dict[str, Any]] = None
         if inspect.isclass(spec):
-            _require_no_parameters(loss_scales.plugin_of(spec))
+            _require_no_parameters(loss_scales.plugin_of(spec), "class")
 
     def make(self) -> Any:
         """A new object, in its initial state."""
+        if isinstance(self.spec, str):
+            _require_no_parameters(loss_scales.plugin(self.spec), "name")
         if inspect.isclass(self.spec) or isinstance(self.spec, (str, Mapping)):
             return loss_scales.resolve(self.spec)
         return _another(loss_scales.resolve(self.spec))
@@ -91,13 +93,13 @@ def label_of(spec: Any) -> str:
     return str(spec) if isinstance(spec, (str, int, float)) else type(spec).__name__
 
 
-def _require_no_parameters(plugin: Any) -> None:
+def _require_no_parameters(plugin: Any, given_as: str) -> None:
     required = [name for name, default in plugin.defaults().items() if default == "(required)"]
     if required:
         given = ", ".join(f"{name}=…" for name in required)
         message = (
             f"{plugin.cls.__name__} has no default for {', '.join(required)}: check an object, "
-            f"{plugin.cls.__name__}({given}), or a mapping with its name and parameters, instead of the class"
+            f"{plugin.cls.__name__}({given}), or a mapping with its name and parameters, instead of the {given_as}"
         )
         raise InvalidSpecError([Problem((), message, "missing")])
 

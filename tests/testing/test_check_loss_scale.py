@@ -82,7 +82,7 @@ def test_required_parameters_say_what_to_pass():
     """The class alone is not enough."""
     with pytest.raises(InvalidSpecError, match=r"no default for loss_scale_value: check an object, FixedLossScale\("):
         check_loss_scale(scalekeeper.FixedLossScale)
-    with pytest.raises(InvalidSpecError, match="needs 'loss_scale_value'"):
+    with pytest.raises(InvalidSpecError, match="parameters, instead of the name$"):
         check_loss_scale("fixed")
 
 
