@@ -22,6 +22,7 @@ _PAIRS = [
     *[(1.0, 2.0), (np.nan, 1.0), (1.0, np.nan), (2.0, 1.0), (np.inf, 1.0), (1.0, -np.inf), (1.0, 0.5)],
     *[(1.0, np.inf), (0.0, 1.0), (np.nan, np.inf), (1.0, 1.0), (3.0, 1.0), (4.0, np.nan), (1.0, 0.0)],
 ]
+_MOVED, _LEFT = ["moved"], ["as it was"]
 _REMEDY = (
     "Decide by the report that the pure step is given, on which all replicas have agreed; an update of one's own gets "
     "the gradients of all replicas, and has to look at each"
@@ -108,20 +109,21 @@ def _text(found: Found) -> str:
 
 
 def _alone(policy: Any) -> List[Found]:
-    """State and variable after each step, for both replicas, if one had the gradients of both."""
+    """State and variable after each step, if one replica had the gradients of both."""
     import tensorflow as tf
 
     step, found = traced_update(held(policy)), []
     for pair in _PAIRS:
         (moment,) = moments(policy, [tf.constant(pair, tf.float32)], step)
-        weight = _weight(-(np.float32(pair[0]) + np.float32(pair[1]))) if moment.applied else "0.0"
-        found.append(([str(moment.state)] * 2, [weight] * 2))
+        found.append(([str(moment.state)] * 2, _MOVED if moment.applied else _LEFT))
     return found
 
 
-def _weight(value: Any) -> str:
-    """A number as text, in which zero has no sign."""
-    return repr(float(value) + 0.0)
+def _what_became(weights: Sequence[float]) -> List[str]:
+    """Whether a variable that was zero has moved; by how much is the inner optimizer's affair, which may keep a NaN."""
+    if len({repr(weight) for weight in weights}) > 1:
+        return [repr(weight) for weight in weights]
+    return _LEFT if weights[0] == 0 else _MOVED
 
 
 def _together(strategy: Any, make: Any) -> List[Found]:
@@ -147,7 +149,9 @@ def _together(strategy: Any, make: Any) -> List[Found]:
         with strategy.scope():
             variable.assign(0.0)
         step(tf.constant(pair, tf.float32))
-        found.append((_states(strategy, policy), [_weight(each) for each in _on_replicas(strategy, variable)]))
+        found.append(
+            (_states(strategy, policy), _what_became([float(each) for each in _on_replicas(strategy, variable)]))
+        )
     return found
 
 
