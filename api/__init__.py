@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
     from .optimizer import custom_objects as custom_objects
+    from .registry import BrokenContractError as BrokenContractError
     from .registry import ConversionError as ConversionError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
@@ -81,6 +82,7 @@ _ROOMS = {
     ),
     "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build", "custom_objects"),
     "registry": (
+        "BrokenContractError",
         "ConversionError",
         "Document",
         "DocumentError",

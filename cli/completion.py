@@ -27,7 +27,7 @@ def completion_command(context: click.Context, shell: Optional[str]) -> None:
     click.echo(complete(context.find_root().command, {}, "scalekeeper", "_SCALEKEEPER_COMPLETE").source())
 
 
-def policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
+def complete_policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
     """The names of policies that begin so, for the shell."""
     from ..registry.plugins import loss_scales
 
@@ -35,7 +35,7 @@ def policies(context: click.Context, parameter: click.Parameter, incomplete: str
     return [name for name in names if name.startswith(incomplete)]
 
 
-def targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
+def complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
     """The names of TensorFlows that begin so, for the shell."""
     from ..registry.targets import KERAS_3, TF_KERAS, known_targets
 

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from .completion import targets
+from .completion import complete_targets
 from .options import json_option
 from .quiet import quiet_tensorflow
 
@@ -21,7 +21,7 @@ _WIDE = 1000  # characters: what goes to a file or a program is not cut
 @click.option(
     "--to",
     metavar="V",
-    shell_complete=targets,
+    shell_complete=complete_targets,
     help="The TensorFlow that the file is for: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. With -plain after it "
     "(2.10-plain), or plain alone for the installed one: for Keras without this package. Default: the installed one.",
 )

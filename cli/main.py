@@ -10,6 +10,7 @@ import sys
 
 import click
 
+from .check import check_command
 from .completion import completion_command
 from .convert import convert_command
 from .inspect import inspect_command
@@ -41,6 +42,7 @@ def main() -> None:
     """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
 
 
+main.add_command(check_command)
 main.add_command(completion_command)
 main.add_command(convert_command)
 main.add_command(inspect_command)

@@ -2,9 +2,11 @@
 
 from typing import Any, Optional, Tuple
 
+import sys
+
 import click
 
-from .completion import targets
+from .completion import complete_targets
 
 
 def _target(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Any:
@@ -32,11 +34,17 @@ def positive(context: click.Context, parameter: click.Parameter, value: Optional
     return value
 
 
+def search_current_folder(allow: Any) -> None:
+    """Where something may be imported, it may also lie in the current folder."""
+    if allow.patterns:
+        sys.path.append("")  # last: a file there takes no other module's place
+
+
 target_option = click.option(
     "--target",
     metavar="V",
     callback=_target,
-    shell_complete=targets,
+    shell_complete=complete_targets,
     help="The TensorFlow that is meant: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or "
     "else the newest.",
 )

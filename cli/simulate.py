@@ -1,6 +1,6 @@
 """``scalekeeper simulate``: what policies do with a run's gradients, without TensorFlow."""
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 import contextlib
 import csv
@@ -11,15 +11,13 @@ import sys
 
 import click
 
-from .completion import policies
-from .options import allow_option, json_option, limit_option, positive
+from .completion import complete_policies
+from .options import allow_option, json_option, limit_option, positive, search_current_folder
+from .policies import Named, named_policy
 
 _DEFAULT_MODEL = "drifting"
 _LONG = 200_000  # steps: less is done before a progress bar is seen
-_LONGEST_LABEL = 60
 _WIDE = 1000  # characters: what goes to a file or a program is not cut
-
-Named = Tuple[str, Any]
 
 
 def _picture(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[str]:
@@ -29,7 +27,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 
 
 @click.command("simulate")
-@click.argument("policy", metavar="POLICY", shell_complete=policies)
+@click.argument("policy", metavar="POLICY", shell_complete=complete_policies)
 @click.option("--trace", "trace_file", metavar="FILE", type=click.Path(), help="A recorded trace: .csv or .npz.")
 @click.option(
     "--overflow-above", metavar="X", type=float, callback=positive, help="Steps that overflow at any scale above X."
@@ -45,7 +43,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     "--compare",
     metavar="POLICY",
     multiple=True,
-    shell_complete=policies,
+    shell_complete=complete_policies,
     help="Another policy on the same steps. May be repeated.",
 )
 @click.option(
@@ -77,13 +75,12 @@ def simulate_command(
         raise click.UsageError("--trace, --overflow-above and --model exclude each other")
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
-    if allow.patterns:
-        sys.path.append("")  # last: a file there takes no other module's place
+    search_current_folder(allow)
     if plot is not None:
         from ..simulation.plotting import require_matplotlib
 
         require_matplotlib()
-    policies = [_policy(text, allow) for text in (policy, *compare)]
+    policies = [named_policy(text, allow) for text in (policy, *compare)]
     title, trace = _trace(trace_file, overflow_above, model, steps, limit)
     found = _simulated(policies, trace, limit)
     if as_csv:
@@ -97,50 +94,6 @@ def simulate_command(
 
         draw(found, plot, title)
         click.echo(f"drawn: {click.format_filename(plot)}", err=as_csv or as_json)
-
-
-def _policy(text: str, allow: Any) -> Named:
-    """A label and the policy."""
-    from ..registry import documents, loss_scales
-
-    number = _as_number(text)
-    if number is not None:
-        return text, loss_scales.resolve(number)
-    if text.lstrip().startswith("{"):
-        # YAML reads JSON too, and says the same of what is wrong in it
-        source = documents.source_of("POLICY", text.encode("utf-8", "replace"))
-        spec, policy = documents.check_loss_scale(source, allow, is_json=False)
-        return _label(spec), policy
-    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or _is_file(text):
-        spec, policy = documents.check_loss_scale(documents.source_at(text), allow)
-        return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
-    return text, loss_scales.resolve(text, allow=allow.patterns)
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return os.path.isfile(text)
-    except ValueError:  # a NUL in it, on Python 3.7
-        return False
-
-
-def _as_number(text: str) -> Optional[float]:
-    try:
-        return float(text)
-    except ValueError:
-        return None
-
-
-def _label(spec: Any) -> str:
-    if not isinstance(spec, Mapping):
-        return _shortened(str(spec))
-    parameters = ", ".join(f"{key}={value}" for key, value in spec.items() if key != "name")
-    return _shortened(f"{spec['name']} ({parameters})" if parameters else spec["name"])
-
-
-def _shortened(text: str) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
 
 
 def _trace(

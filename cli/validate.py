@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from .options import allow_option, json_option, target_option
+from .options import allow_option, json_option, search_current_folder, target_option
 
 
 @click.command("validate")
@@ -17,8 +17,7 @@ from .options import allow_option, json_option, target_option
 @json_option
 def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: bool) -> None:
     """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if any of them is wrong."""
-    if allow.patterns:
-        sys.path.append("")  # last: a file there takes no other module's place
+    search_current_folder(allow)
     outcomes = []
     for name in files:
         document, error = _check(name, target, allow)

@@ -206,6 +206,11 @@ class LossScale:
         return f"{type(self).__name__}({fields})"
 
 
+def has_pure_step(policy: Any) -> bool:
+    """Whether a policy is stepped by ``next_state``; one in TensorFlow's style has an ``update`` of its own."""
+    return isinstance(policy, LossScale) and type(policy).update is LossScale.update
+
+
 def _fits(value: Any, kind: "np.dtype[Any]") -> bool:
     """Whether a value is a finite number of this type (a float may be rounded to it, an integer may not)."""
     if kind.kind == "b" or isinstance(value, (bool, np.bool_)):

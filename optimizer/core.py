@@ -4,7 +4,7 @@ from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Sequence, Tupl
 
 import tensorflow as tf
 
-from ..lossscales.contract import LossScale
+from ..lossscales.contract import has_pure_step as has_pure_step
 from ..lossscales.report import Report
 from ..registry.documents import ADVANCE as ADVANCE
 from ..registry.documents import HOLD as HOLD
@@ -40,10 +40,6 @@ def hold_in_graph(policy: Any, make_variable: Callable[[str, Any], Any] = make_v
 def state_variables(policy: Any) -> Dict[str, Any]:
     """The variables of a policy that an optimizer holds, by name."""
     return dict(policy._remembered().state_variables) if has_pure_step(policy) else {}
-
-
-def has_pure_step(policy: Any) -> bool:
-    return isinstance(policy, LossScale) and type(policy).update is LossScale.update
 
 
 def require_supported_strategy() -> None:

@@ -3,6 +3,7 @@
 from .documents import Document as Document
 from .documents import DocumentError as DocumentError
 from .documents import load_document as load_document
+from .errors import BrokenContractError as BrokenContractError
 from .errors import ConversionError as ConversionError
 from .errors import InvalidSpecError as InvalidSpecError
 from .errors import LossyConversionError as LossyConversionError

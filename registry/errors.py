@@ -105,6 +105,18 @@ class TooManySkipsError(ScalekeeperError, RuntimeError):
         return type(self), (self.skipped_in_a_row, self.step, self.loss_scale, self.variables)
 
 
+class BrokenContractError(ScalekeeperError, AssertionError):
+    """A loss-scale policy does not hold the contract. ``failures`` lists each check that failed, and its message."""
+
+    def __init__(self, summary: str, failures: Iterable[Tuple[str, str]]) -> None:
+        self.summary = summary
+        self.failures: Tuple[Tuple[str, str], ...] = tuple(failures)
+        super().__init__("\n".join([summary, *(f"  {check}: {message}" for check, message in self.failures)]))
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.summary, self.failures)
+
+
 WHAT_TO_TRY = (
     "What to try: look for NaN or infinity in the data and in the weights; lower the learning rate, or clip "
     "(clipnorm=1.0 of the inner optimizer); give dtype='float32' to layers that leave float16's range (softmax, "

@@ -14,6 +14,7 @@ ROOMS = (
     "scalekeeper.lossscales",
     "scalekeeper.serialization",
     "scalekeeper.simulation",
+    "scalekeeper.testing",
     "scalekeeper.cli",
 )
 

@@ -36,6 +36,7 @@ WITH_EXAMPLES = {
     "scalekeeper.simulation.synthetic",
     "scalekeeper.simulation.trace_writing",
     "scalekeeper.simulation.traces",
+    "scalekeeper.testing.checking",
 }
 
 

@@ -15,7 +15,8 @@ MAY_IMPORT = {
     "serialization": {"registry", "lossscales"},
     "conversion": {"registry", "serialization"},
     "simulation": {"registry", "lossscales", "serialization"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation"},
+    "testing": {"registry", "lossscales", "optimizer", "serialization"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation", "testing"},
 }
 
 

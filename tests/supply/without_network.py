@@ -20,6 +20,9 @@ DOCUMENT, TRACE = os.path.join(EXAMPLES, "train.yaml"), os.path.join(EXAMPLES, "
 
 def commands(folder, model):
     """One or more calls of each subcommand; the model is a file to look into and to convert."""
+    from scalekeeper.testing import CHECKS
+
+    left_out = [part for check in CHECKS if check.needs_tensorflow for part in ("--leave-out", check.name)]
     converted = os.path.join(folder, f"converted{os.path.splitext(model or '')[1]}")
     return [
         ["list"],
@@ -29,6 +32,7 @@ def commands(folder, model):
         *([["inspect", model], ["convert", model, converted]] if model else []),
         ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
         ["recommend", TRACE],
+        ["check", "dynamic", *left_out],
     ]
 
 

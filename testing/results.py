@@ -1,0 +1,61 @@
+"""What checks found."""
+
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from ..registry.errors import BrokenContractError
+
+PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+
+
+class Outcome(NamedTuple):
+    """What one check found: ``status`` is "passed", "failed" or "not run", and ``message`` says why."""
+
+    check: str
+    status: str
+    message: str = ""
+
+
+class CheckReport:
+    """What all checks found of one policy; as text, a table.
+
+    ``outcomes`` has a row for each check, ``passed``, ``failed`` and ``not_run`` are those of one kind.
+    """
+
+    def __init__(self, policy: str, outcomes: Sequence[Outcome]) -> None:
+        self.policy = policy
+        self.outcomes: Tuple[Outcome, ...] = tuple(outcomes)
+
+    def _of(self, status: str) -> List[Outcome]:
+        return [outcome for outcome in self.outcomes if outcome.status == status]
+
+    @property
+    def passed(self) -> List[Outcome]:
+        return self._of(PASSED)
+
+    @property
+    def failed(self) -> List[Outcome]:
+        return self._of(FAILED)
+
+    @property
+    def not_run(self) -> List[Outcome]:
+        return self._of(NOT_RUN)
+
+    def summary(self) -> str:
+        """One line."""
+        counts = ", ".join(f"{len(self._of(status))} {status}" for status in (PASSED, FAILED, NOT_RUN))
+        return f"{self.policy}: {counts}"
+
+    def raise_if_failed(self) -> None:
+        """Raise :class:`BrokenContractError` with every check that failed."""
+        if self.failed:
+            failures = [(outcome.check, outcome.message) for outcome in self.failed]
+            raise BrokenContractError(self.summary(), failures)
+
+    def for_json(self) -> Dict[str, Any]:
+        """The same for programs."""
+        return {"policy": self.policy, "checks": [outcome._asdict() for outcome in self.outcomes]}
+
+    def __repr__(self) -> str:
+        width = max((len(outcome.check) for outcome in self.outcomes), default=0)
+        rows = [f"  {each.check:{width}}  {each.status:7}  {each.message}".rstrip() for each in self.outcomes]
+        return "\n".join([self.summary(), *rows])
