@@ -13,7 +13,7 @@ import scalekeeper
 
 @scalekeeper.register("patient")
 class PatientLossScale(scalekeeper.LossScale):
-    """Backs off only at the second bad step in a row, and never grows."""
+    """Backs off only at the second bad step in a row, never below 1, and never grows."""
 
     class Params(scalekeeper.LossScaleParams):
         start: float = 1024.0
@@ -26,7 +26,7 @@ class PatientLossScale(scalekeeper.LossScale):
         is_due = bad_steps >= ops.int64(2)
         scale = state["current_loss_scale"]
         return {
-            "current_loss_scale": ops.where(is_due, scale * ops.float32(0.5), scale),
+            "current_loss_scale": ops.where(is_due, ops.maximum(scale * ops.float32(0.5), ops.float32(1)), scale),
             "bad_steps": ops.where(is_due, ops.int64(0), bad_steps),
         }
 
