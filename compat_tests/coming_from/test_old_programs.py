@@ -1,0 +1,31 @@
+"""The programs that the pages change run as they were, on the TensorFlows that they were written for."""
+
+import os
+import sys
+
+import own_process
+
+PAGES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "pages")
+sys.path.insert(0, PAGES)
+from programs import all_changes, is_expression  # noqa: E402
+
+# (page, expression) → the TensorFlows on which it is true, by the names of tox's environments
+RUNS_ON = {}
+
+
+def changes():
+    return [(page, line, block.notes["before"]) for page, line, block in all_changes() if is_expression(block)]
+
+
+def test_old_programs():
+    """Where the expression of a diff is true of the installed TensorFlow, and only there, its old program runs."""
+    installed = os.environ["SCALEKEEPER_ENVIRONMENT"].partition("-")[2]
+    for page, line, expression in changes():
+        printed = own_process.run(os.path.join(PAGES, "programs.py"), page, str(line)).splitlines()[-1]
+        assert (page, line, printed) == (page, line, str(installed in RUNS_ON[page, expression]))
+
+
+def test_each_runs_somewhere():
+    """All expressions stand above, each with the places where it is true."""
+    assert {(page, expression) for page, _, expression in changes()} == set(RUNS_ON)
+    assert all(RUNS_ON.values())

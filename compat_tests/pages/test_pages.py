@@ -1,0 +1,31 @@
+"""Every code block of every page runs, on the last of the old TensorFlows and on the newest."""
+
+import json
+import os
+import sys
+
+import own_process
+import pytest
+from installed_keras import IS_KERAS_3
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+from blocks import ROOT, all_pages, skips  # noqa: E402
+
+INSTALLED = "Keras 3" if IS_KERAS_3 else "2.3"
+# (page, condition) → where blocks are skipped, which is one of the two and never both; a new one needs a reason
+SKIPPED = {}
+
+
+@pytest.mark.parametrize("page", all_pages())
+def test_page(page):
+    """Its blocks do what they show; those that can't on this TensorFlow are the ones listed above."""
+    printed = own_process.run(os.path.join(HERE, "run_page.py"), os.path.join(ROOT, page))
+    skipped = {(page, condition) for _, condition in json.loads(printed.splitlines()[-1])}
+    assert skipped == {each for each, where in SKIPPED.items() if each[0] == page and where == INSTALLED}
+
+
+def test_skips():
+    """Each skip of a page stands above, with the one place where it applies."""
+    assert {(page, each) for page in all_pages() for each in skips(os.path.join(ROOT, page))} == set(SKIPPED)
+    assert set(SKIPPED.values()) <= {"2.3", "Keras 3"}
