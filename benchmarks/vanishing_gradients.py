@@ -120,7 +120,7 @@ def draw_histogram(found: Dict[str, Any]) -> Any:
     for place, text in ((-35, "become 0"), (-19.5, "lose bits"), (1, "exact to 11 bits"), (18, "inf")):
         axes.text(place, top * 0.97, text, ha="center", va="top")
     axes.set(xlim=(BINS[0], _LARGEST + 4), ylim=(0, top), ylabel="% of all gradients", xlabel="size, as a power of two")
-    axes.legend(loc="center right", frameon=False)
+    axes.legend(loc="center", bbox_to_anchor=(0.74, 0.55), frameon=False)
     return made
 
 
