@@ -24,6 +24,7 @@ TEMPLATE = os.path.join(HERE, "page.html")
 WORDS = {"h5": "HDF5", "saved_model": "SavedModel", "keras": "`.keras`", "npz": "`.npz`"}
 
 ABOUT = {"flavour": "written on", "consumer": "read on"}
+UNBROKEN = "\N{NO-BREAK SPACE}"
 PLAIN = ("checkpoint", "deferred")  # ways that TensorFlow itself goes
 INTRODUCTION = """# Compatibility: who reads what whom
 
@@ -119,8 +120,9 @@ def _by_consumer(rows):
         entries = []
         for column in columns:
             both = [shares.get((consumer, *column, reader)) for reader in (matrix.OURS, matrix.OWN)]
-            entries.append(" / ".join("-" if share is None else _percent(*share) for share in both))
-        if any(entry != "- / -" for entry in entries):
+            entry = " / ".join("-" if share is None else _percent(*share) for share in both)
+            entries.append(entry.replace(" ", UNBROKEN))
+        if any(entry != UNBROKEN.join("-/-") for entry in entries):
             lines.append(f"| {matrix.FLAVOURS[consumer]} | " + " | ".join(entries) + " |")
     return lines
 

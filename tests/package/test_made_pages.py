@@ -6,13 +6,17 @@ import sys
 
 import pytest
 
+from scalekeeper.registry import known_targets, loss_scales
+from scalekeeper.registry.optimizers import argument_model, names
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
 @pytest.fixture
 def script(monkeypatch):
     """``script("render")`` gives benchmarks/render.py, which finds the scripts beside it."""
-    monkeypatch.setattr(sys, "path", [os.path.join(ROOT, "benchmarks"), *sys.path])  # scripts add to it
+    folders = [os.path.join(ROOT, "benchmarks"), os.path.join(ROOT, "docs", "making")]
+    monkeypatch.setattr(sys, "path", [*folders, *sys.path])  # scripts add to it
 
     def load(name, folder="benchmarks"):  # not by its name: several folders have a module called render
         place = os.path.join(ROOT, *folder.split("/"), name + ".py")
@@ -47,6 +51,39 @@ def test_the_table_of_policies_is_made_from_the_trace(script):
     assert script("pages").with_parts(text, {"policies": made.table(made.simulated())}, "policies.md") == text
 
 
+@pytest.mark.parametrize("name", ["configuration", "command_line"])
+def test_the_references_are_made_from_the_code(name, script):
+    """`python docs/making/render.py` would not change the page."""
+    text = page(name + ".md")
+    assert script("pages").with_parts(text, script(name, "docs/making").parts_of_page(), name + ".md") == text
+
+
+def test_the_pictures_are_made_from_simulations(script):
+    """`python docs/making/render.py` would not change them; docs/policies.md shows one for each policy."""
+    made = script("pictures", "docs/making").pictures()
+    assert {name: page("pictures/" + name) for name in os.listdir(os.path.join(ROOT, "docs", "pictures"))} == made
+    for row in loss_scales.listing():
+        if row.plugin.cls.__module__.startswith("scalekeeper.") and row.plugin.preset is None:
+            assert f"(pictures/{row.name}.svg)" in page("policies.md")
+
+
+def test_the_reference_has_every_parameter(script):
+    """Of each policy, preset, optimizer and schedule of every version; each parameter with a description."""
+    text = page("configuration.md")
+    ours = [row for row in loss_scales.listing() if row.plugin.cls.__module__.startswith("scalekeeper.")]
+    assert len(ours) > 20
+    for row in ours:
+        assert f"### {row.name}\n" in text or f"| `{row.name}` |" in text
+        for name, field in row.plugin.parameters.model_fields.items():
+            assert field.description
+            assert f"| `{name}` |" in text
+    for target in known_targets():
+        for kind in ("optimizers", "schedules"):
+            for name in names(kind, target):
+                assert f"### {name}\n" in text or f"`{name}` on " in text
+                assert all(f"| `{argument}` |" in text for argument in argument_model(kind, name, target).model_fields)
+
+
 def test_each_version_of_the_matrix_was_measured(script):
     """A figure that is missing would not be seen."""
     found = {each["name"]: each for each in script("render").results()}
@@ -54,3 +91,22 @@ def test_each_version_of_the_matrix_was_measured(script):
     for name, each in found.items():
         assert {row["scale"] for row in each["step"]} >= {"dynamic"}
         assert ("fit" in each) == (name not in ("2.0", "2.1", "2.2", "2.3"))
+
+
+def test_a_site_that_fetches_from_elsewhere_is_found(script, tmp_path):
+    """A script, a font or a picture of another machine, and what is not there; links to other machines are fine."""
+    (tmp_path / "good.html").write_text(
+        '<a href="https://example.org/">there</a><img src="good.svg"><a href="good.html#x">here</a>', encoding="utf-8"
+    )
+    (tmp_path / "good.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
+    check = script("check_site", "docs/making")
+    assert list(check.problems(str(tmp_path))) == []
+    (tmp_path / "bad.html").write_text(
+        '<script src="https://example.org/a.js"></script><a href="lost.html">lost</a>', encoding="utf-8"
+    )
+    (tmp_path / "bad.css").write_text("@font-face { src: url(//example.org/a.woff2) }", encoding="utf-8")
+    assert sorted(each[len(str(tmp_path)) + 1 :] for each in check.problems(str(tmp_path))) == [
+        "bad.css fetches //example.org/a.woff2",
+        "bad.html fetches https://example.org/a.js",
+        "bad.html refers to lost.html, which is not there",
+    ]
