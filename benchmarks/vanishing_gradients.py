@@ -8,6 +8,7 @@ Drawing needs matplotlib, and no TensorFlow.
 
 from typing import Any, Dict, List, Tuple
 
+import hashlib
 import io
 import json
 import os
@@ -139,11 +140,29 @@ def draw_losses(found: Dict[str, Any]) -> Any:
     return made
 
 
-def save(made: Any, name: str) -> None:
-    stream = io.BytesIO()
-    made.savefig(stream, format="svg", metadata={"Date": None})
-    with replacing(os.path.join(DOCS, name)) as temporary, open(temporary, "wb") as target:
-        target.write(stream.getvalue())
+def pictures(found: Dict[str, Any]) -> Dict[str, str]:
+    """The name of each file, and what is in it: small, as text stays text."""
+    import matplotlib
+
+    settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context({**settings, "svg.fonttype": "none"}):
+        drawn = {
+            "gradients_and_float16.svg": draw_histogram(found),
+            "losses_with_and_without_scale.svg": draw_losses(found),
+        }
+        return {name: as_svg(made, source(found)) for name, made in drawn.items()}
+
+
+def as_svg(made: Any, text: str) -> str:
+    stream = io.StringIO()
+    made.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Description": text})
+    return stream.getvalue()
+
+
+def source(found: Dict[str, Any]) -> str:
+    """What a picture says of the record that it was made from: versions of matplotlib draw differently."""
+    digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode("utf-8")).hexdigest()
+    return f"benchmarks/vanishing_gradients.json, {digest[:16]}"
 
 
 def recorded() -> Dict[str, Any]:
@@ -157,13 +176,10 @@ def main() -> None:
         lines = ",\n".join(f"{json.dumps(label)}: {json.dumps(run)}" for label, run in found.items())
         with replacing(RECORDED) as temporary, open(temporary, "w", encoding="utf-8") as stream:
             stream.write("{\n" + lines + "\n}\n")
-    import matplotlib
-
     found = recorded()
-    settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context({**settings, "svg.fonttype": "none"}):
-        save(draw_histogram(found), "gradients_and_float16.svg")
-        save(draw_losses(found), "losses_with_and_without_scale.svg")
+    for name, content in pictures(found).items():
+        with replacing(os.path.join(DOCS, name)) as temporary, open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(content)
     rewrite("why.md", {"losses": table(found)})
 
 
