@@ -33,5 +33,8 @@ def option_row(option: Any, context: Any) -> str:
     if not isinstance(option, click.Option) or option.hidden:
         return ""
     spelled, said = option.get_help_record(context)
-    names: List[str] = spelled.replace("|", "\\|").split(", ")
-    return f"| {', '.join(f'`{each.strip()}`' for each in names)} | {said.replace('|', chr(92) + '|')} |"
+    if isinstance(option.type, click.Choice):  # a bar would end the table's cell
+        spelled = spelled.partition("[")[0].strip()
+        said += f" One of {', '.join(f'`{each}`' for each in option.type.choices)}."
+    names: List[str] = spelled.split(", ")
+    return f"| {', '.join(f'`{each.strip()}`' for each in names)} | {said} |"
