@@ -1,7 +1,12 @@
 """dynamic/pytorch beside the real torch.amp.GradScaler, with a real optimizer, on a CPU."""
 
+import os
+import re
+
 import numpy as np
 import torch
+
+PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "coming_from", "pytorch.md")
 
 
 def theirs(gradients, interval, room, **factors):
@@ -44,3 +49,39 @@ def test_the_defaults_are_those_of_the_class():
     assert params.increment_period == scaler.get_growth_interval()
     assert (params.multiplier, 1 / params.multiplier) == (scaler.get_growth_factor(), scaler.get_backoff_factor())
     assert np.float32(params.minimum) == np.finfo(np.float32).tiny
+
+
+def from_grad_scaler():
+    """The function that the page shows."""
+    with open(PAGE, encoding="utf-8") as stream:
+        blocks = re.findall(r"```python\n(.*?)```", stream.read(), re.DOTALL)
+    (block,) = [block for block in blocks if "def from_grad_scaler(" in block]
+    namespace = {}
+    exec(block, namespace)
+    return namespace["from_grad_scaler"]
+
+
+def test_a_state_dict_goes_on_as_the_page_says(sequence):
+    """Taken at several steps in the middle, with other factors too: the same scale and counter from there on."""
+    number, gradients = sequence
+    convert = from_grad_scaler()
+    for start, factors in ((1000 + 7 * number, {}), (2500, {"growth_factor": 1.5, "backoff_factor": 0.75})):
+        scaler = torch.amp.GradScaler("cpu", growth_interval=8 + number, **factors)
+        weight = torch.nn.Parameter(torch.zeros(()))
+        optimizer = torch.optim.SGD([weight], lr=1.0)
+        scaler.scale(torch.zeros(()))
+        ours, changes = None, 0
+        for step, gradient in enumerate(gradients):
+            if step == start:
+                ours = convert(scaler.state_dict())
+            scale = scaler.get_scale()
+            is_bad = not np.isfinite(gradient) or scale > 2.0**26
+            weight.grad = torch.tensor(float("inf") if is_bad else 1.0)
+            scaler.step(optimizer)
+            scaler.update()
+            if ours is not None:
+                ours.update([np.inf if is_bad else 1.0])
+                saved = scaler.state_dict()
+                assert ours.state() == {"current_loss_scale": saved["scale"], "good_steps": saved["_growth_tracker"]}
+                changes += saved["scale"] != scale
+        assert changes > 20

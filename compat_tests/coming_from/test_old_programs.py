@@ -10,7 +10,14 @@ sys.path.insert(0, PAGES)
 from programs import all_changes, is_expression  # noqa: E402
 
 # (page, expression) → the TensorFlows on which it is true, by the names of tox's environments
-RUNS_ON = {}
+RUNS_ON = {
+    ("docs/coming_from/keras_3.md", 'hasattr(tf.keras.optimizers.Optimizer, "scale_loss")'): ["tf221-keras3"],
+    ("docs/coming_from/tensorflow_2_0_to_2_3.md", 'hasattr(tf, "mixed_precision")'): ["tf21", "tf22", "tf23"],
+    (
+        "docs/coming_from/tensorflow_2_4_to_2_15.md",
+        'hasattr(getattr(tf.keras.mixed_precision, "LossScaleOptimizer", None), "get_scaled_loss")',
+    ): ["tf210", "tf215", "tf221-tfkeras"],
+}
 
 
 def changes():

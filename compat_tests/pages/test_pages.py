@@ -15,6 +15,8 @@ from blocks import ROOT, all_pages, skips  # noqa: E402
 INSTALLED = "Keras 3" if IS_KERAS_3 else "2.3"
 # (page, condition) → where blocks are skipped, which is one of the two and never both; a new one needs a reason
 SKIPPED = {
+    ("docs/coming_from/keras_3.md", 'not hasattr(tf.keras.optimizers.Optimizer, "scale_loss")'): "2.3",
+    ("docs/coming_from/tensorflow_2_0_to_2_3.md", 'not hasattr(tf, "mixed_precision")'): "Keras 3",
     ("docs/files.md", 'not hasattr(tf.keras.Model, "get_compile_config")'): "2.3",
     ("docs/optimizer.md", 'hasattr(tf.keras.mixed_precision, "set_global_policy")'): "Keras 3",
     ("docs/optimizer.md", 'not hasattr(tf.keras.mixed_precision, "set_global_policy")'): "2.3",

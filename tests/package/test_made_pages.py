@@ -84,6 +84,25 @@ def test_the_reference_has_every_parameter(script):
                 assert all(f"| `{argument}` |" in text for argument in argument_model(kind, name, target).model_fields)
 
 
+def test_the_table_of_lost_gradients_is_made_from_the_record(script):
+    """`python benchmarks/vanishing_gradients.py` would not change the page; a scale saves what float16 loses."""
+    made, text = script("vanishing_gradients"), page("why.md")
+    found = made.recorded()
+    assert script("pages").with_parts(text, {"losses": made.table(found)}, "why.md") == text
+    exact, lost, saved = (found[label]["losses"][-1][1] for label in made.RUNS)
+    assert lost > 2 * exact
+    assert abs(saved - exact) < 0.02 * exact
+
+
+def test_the_pictures_of_lost_gradients_are_made_from_the_record(script):
+    """Each says which record it was drawn from, and is small."""
+    made = script("vanishing_gradients")
+    for name in ("gradients_and_float16.svg", "losses_with_and_without_scale.svg"):
+        assert f"({name})" in page("why.md")
+        assert made.source(made.recorded()) in page(name)
+        assert len(page(name)) < 30_000
+
+
 def test_each_version_of_the_matrix_was_measured(script):
     """A figure that is missing would not be seen."""
     found = {each["name"]: each for each in script("render").results()}
