@@ -11,6 +11,7 @@ import sys
 import click
 
 from .convert import convert_command
+from .demo import demo_command
 from .inspect import inspect_command
 from .list import list_command
 from .recommend import recommend_command
@@ -41,6 +42,7 @@ def main() -> None:
 
 
 main.add_command(convert_command)
+main.add_command(demo_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(recommend_command)
