@@ -96,8 +96,9 @@ class State(Format):
     def load(self, folder: str, optimizer: Any, make: Making) -> Any:
         state, weights = (os.path.join(folder, name) for name in self.files)
         model = make(optimizer)
-        model.load_weights(weights)
+        # in this order: Keras 2.15 fails to read weights where an optimizer has no variables yet
         restore(model, state)
+        model.load_weights(weights)
         return model
 
 

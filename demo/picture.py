@@ -61,9 +61,7 @@ def _draw_lines(axes: Any, outcome: Outcome, what: str) -> None:
     values = [getattr(step, what) for step in outcome.taken]
     kind = "steps-mid" if what == "scale" else "default"
     width = 6.0 if what == "scale" else 4.0
-    axes.plot(
-        numbers, _shown(values), color=_UNINTERRUPTED, linewidth=width, drawstyle=kind, label="not interrupted"
-    )
+    axes.plot(numbers, _shown(values), color=_UNINTERRUPTED, linewidth=width, drawstyle=kind, label="not interrupted")
     there = [each for each in outcome.continuations if each.record is not None]
     for place, each in enumerate(there):
         record: Any = each.record

@@ -35,7 +35,8 @@ class _Running(NamedTuple):
 
 def run(jobs: Sequence[Job], folder: str) -> Iterator[Ended]:
     """Run all of them, and tell of each when it ends. Whoever stops listening ends those that still run."""
-    waiting, running = list(jobs), {}  # type: List[Job], Dict[str, _Running]
+    waiting: List[Job] = list(jobs)
+    running: Dict[str, _Running] = {}
     try:
         while waiting or running:
             while waiting and len(running) < _cores():

@@ -159,9 +159,7 @@ def _save(model: Any, request: Request, watch: Watch) -> Dict[str, str]:
     return unsaved
 
 
-def _continuations(
-    request: Request, reference: Record, unsaved: Dict[str, str], watch: Watch
-) -> List[Continuation]:
+def _continuations(request: Request, reference: Record, unsaved: Dict[str, str], watch: Watch) -> List[Continuation]:
     available = {each.key: each for each in _chosen(request)}
     found = {key: _failed(available[key], [why]) for key, why in unsaved.items()}
     jobs = [_job(request, key) for key in available if key not in unsaved]

@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
 
 def train(model: Any, first: int, last: int, watch: Watcher = lambda step: None) -> List[Step]:
-    """Take these steps. The scale is read after each: the demo runs on the CPU, where that costs nothing to speak of."""
+    """Take these steps. The scale is read after each of them, which costs little where it is not on another device."""
     import tensorflow as tf
 
     step = _traced(model)
@@ -41,7 +41,6 @@ def _traced(model: Any) -> Any:
     # a tape watches TensorFlow's variables, which Keras 3 has inside of its own
     variables = [weight if callable(weight.value) else weight.value for weight in weights]
 
-    @tf.function
     def step(features: Any, targets: Any) -> Any:
         with tf.GradientTape() as tape:
             outputs = tf.cast(model(features, training=True), tf.float32)
@@ -51,4 +50,4 @@ def _traced(model: Any) -> Any:
         optimizer.apply_gradients(zip(gradients, weights))
         return loss
 
-    return step
+    return tf.function(step)

@@ -15,7 +15,8 @@ MAY_IMPORT = {
     "serialization": {"registry", "lossscales"},
     "conversion": {"registry", "serialization"},
     "simulation": {"registry", "lossscales", "serialization"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation"},
+    "demo": {"registry", "optimizer", "serialization", "simulation"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation", "demo"},
 }
 
 

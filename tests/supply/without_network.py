@@ -29,6 +29,7 @@ def commands(folder, model):
         *([["inspect", model], ["convert", model, converted]] if model else []),
         ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
         ["recommend", TRACE],
+        *([["demo", "--folder", os.path.join(folder, "demo"), "--steps", "2", "--format", "state"]] if model else []),
     ]
 
 
