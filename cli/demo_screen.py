@@ -46,8 +46,8 @@ class Screen:
     def begin(self, versions: Dict[str, str], label: str, document: Optional[str], folder: str) -> None:
         self.line(f"scalekeeper demo on {_said(versions)}", "bold cyan")
         origin = "the bundled document" if document is None else click.format_filename(document)
-        self.line(f"{label}, as {origin} says; the model computes in float16")
-        self.line(f"files go to {click.format_filename(folder)}")
+        self.line(f"{label}, as {origin} says")
+        self.line(f"a small mixed_float16 model; files go to {click.format_filename(folder)}")
         self.line()
 
     @contextlib.contextmanager
@@ -90,7 +90,8 @@ class Screen:
         self.line()
         self.line("Try next:", "bold")
         document = os.path.join(request.folder, request.document)
-        self.line(f"  scalekeeper inspect {os.path.join(layout.saved_in(request.folder), 'model.h5')}")
+        first = outcome.continuations[0].files[0]
+        self.line(f"  scalekeeper inspect {os.path.join(layout.saved_in(request.folder), first)}")
         self.line(f"  scalekeeper demo {document}    (change it first)")
         self.line("  scalekeeper list    (the policies that it may name)")
 

@@ -118,7 +118,7 @@ def test_the_picture_is_one(shown):
 
 
 def test_what_differs_is_said_in_a_pipe(tmp_path):
-    """A policy that keeps a part of its state to itself: exit code 1, in plain lines; a file of the user's harms nobody."""
+    """A policy that keeps a part of its state to itself: exit code 1, in plain lines; files of the user do no harm."""
     (tmp_path / "mine.py").write_text(FORGETFUL)
     (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')\n")
     (tmp_path / "mine.yaml").write_text("optimizer: adam\nloss_scale: {name: 'mine:Forgetful'}\n")
