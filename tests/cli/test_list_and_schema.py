@@ -70,8 +70,9 @@ def test_help_names_the_commands():
     """Short help too."""
     code, output = run("-h")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()[-7:]] == [
+    assert [line.split()[0] for line in output.splitlines()[-8:]] == [
         "convert",
+        "demo",
         "inspect",
         "list",
         "recommend",
