@@ -56,8 +56,8 @@ def demo_command(
     """Train a small mixed_float16 model, save it in every format, go on in new processes, and compare to the bit.
 
     DOCUMENT is a YAML or JSON document with an optimizer and a loss scale; without it, a bundled one is used. All files
-    and a picture are left in a folder. It takes under a minute, runs on the CPU and needs no network. Exit code 1 if a
-    continuation differs from the run that was not interrupted.
+    and a picture are left in a folder. It runs on the CPU and needs no network. Exit code 1 if a continuation differs
+    from the run that was not interrupted.
     """
     from ..demo import layout, picture, running
     from ..simulation.plotting import require_matplotlib

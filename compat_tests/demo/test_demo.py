@@ -12,6 +12,7 @@ from installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 import scalekeeper
 from scalekeeper.serialization.constructors import installed_keras, keeps_policies
 
+pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 60  # the scale of the document below has met float16's limit several times by then, before and after the save
 DOCUMENT = """
 optimizer: {name: sgd, learning_rate: 0.01, momentum: 0.9}
