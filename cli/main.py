@@ -13,6 +13,7 @@ import click
 from .check import check_command
 from .completion import completion_command
 from .convert import convert_command
+from .demo import demo_command
 from .inspect import inspect_command
 from .list import list_command
 from .recommend import recommend_command
@@ -45,6 +46,7 @@ def main() -> None:
 main.add_command(check_command)
 main.add_command(completion_command)
 main.add_command(convert_command)
+main.add_command(demo_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(recommend_command)

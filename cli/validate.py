@@ -25,7 +25,7 @@ def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: b
         if as_json:
             continue
         if error is not None:
-            click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
+            say_wrong(error)
         else:
             found = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
             click.echo(f"{click.format_filename(name)}: ok ({found}, for {target})")
@@ -34,6 +34,11 @@ def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: b
         click.echo(json.dumps({"target": target.name, "files": results}, indent=2))
     if any(error is not None for _, error in outcomes):
         raise click.exceptions.Exit(1)
+
+
+def say_wrong(error: Any) -> None:
+    """Print what is wrong with a document, and where."""
+    click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
 
 
 def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:

@@ -1,11 +1,12 @@
 """The command as a person sees it."""
 
 import os
-import pty
-import subprocess
 import sys
 
 import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import pseudo_terminal
 
 
 @pytest.fixture
@@ -16,22 +17,8 @@ def on_a_terminal():
     """
 
     def run(columns, *arguments, **variables):
-        leader, follower = pty.openpty()
-        environment = dict(os.environ, COLUMNS=str(columns), TERM="xterm", **variables)
-        command = [sys.executable, "-m", "scalekeeper.cli", *arguments]
-        output = b""
-        with subprocess.Popen(command, stdin=follower, stdout=follower, stderr=follower, env=environment) as process:
-            os.close(follower)
-            while True:
-                try:
-                    chunk = os.read(leader, 65536)
-                except OSError:  # the other end is closed
-                    break
-                if not chunk:
-                    break
-                output += chunk
-        os.close(leader)
-        assert process.returncode == 0
-        return output.decode("utf-8")
+        code, text = pseudo_terminal.run(columns, *arguments, **variables)
+        assert code == 0
+        return text
 
     return run

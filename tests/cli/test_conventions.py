@@ -30,14 +30,6 @@ def test_the_package_can_be_run(module):
     assert run(sys.executable, "-m", module, "--version") == f"scalekeeper, version {scalekeeper.__version__}\n"
 
 
-def test_help_names_every_command():
-    """-h and --help are the same, and each command has a line of its own."""
-    short, long = (CliRunner().invoke(main, [option], prog_name="scalekeeper").output for option in ("-h", "--help"))
-    assert short == long
-    listed = re.findall(r"^  ([a-z]+)  +[A-Z]", long, re.MULTILINE)
-    assert listed == sorted(main.commands)
-
-
 @pytest.mark.parametrize(
     "arguments", [["list"], ["simulate", "dynamic", "--steps", "100"], ["inspect", "examples/train.yaml"]], ids=str
 )

@@ -70,9 +70,12 @@ def test_help_names_the_commands():
     """Short help too."""
     code, output = run("-h")
     assert code == 0
-    assert [line.split()[0] for line in output.splitlines()[-8:]] == [
+    assert run("--help") == (code, output)
+    assert [line.split()[0] for line in output.partition("Commands:\n")[2].splitlines()] == [
         "check",
+        "completion",
         "convert",
+        "demo",
         "inspect",
         "list",
         "recommend",

@@ -16,15 +16,25 @@ def test_only_scalekeeper_lands_in_site_packages():
 
 
 def test_every_room_and_its_data_are_there():
-    """Rooms, the mark for type checkers, and 28 tables of signatures."""
-    for room in ("", "registry/", "lossscales/", "optimizer/", "serialization/", "simulation/", "testing/", "cli/"):
+    """Rooms, the mark for type checkers, the demo's document, and 28 tables of signatures."""
+    for room in (
+        "",
+        "registry/",
+        "lossscales/",
+        "optimizer/",
+        "serialization/",
+        "simulation/",
+        "testing/",
+        "demo/",
+        "cli/",
+    ):
         assert f"scalekeeper/{room}__init__.py" in FILES
-    assert "scalekeeper/py.typed" in FILES
+    assert {"scalekeeper/py.typed", "scalekeeper/demo/document.yaml"} <= set(FILES)
     assert len([path for path in FILES if path.startswith("scalekeeper/registry/signatures/2.")]) == 28
 
 
 @pytest.mark.parametrize(
-    "room", ["registry", "lossscales", "optimizer", "serialization", "simulation", "testing", "cli", "api"]
+    "room", ["registry", "lossscales", "optimizer", "serialization", "simulation", "testing", "demo", "cli", "api"]
 )
 def test_a_room_has_one_name_only(room):
     """Importing a room by its folder's name, from the root of the checkout, fails instead of making a second copy."""

@@ -16,7 +16,8 @@ MAY_IMPORT = {
     "conversion": {"registry", "serialization"},
     "simulation": {"registry", "lossscales", "serialization"},
     "testing": {"registry", "lossscales", "optimizer", "serialization"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation", "testing"},
+    "demo": {"registry", "optimizer", "serialization", "simulation"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "conversion", "simulation", "testing", "demo"},
 }
 
 

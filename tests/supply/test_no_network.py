@@ -8,7 +8,7 @@ import sys
 import pytest
 from dependencies import HERE
 
-NEED_TENSORFLOW = {"convert"}  # compat_tests/reliability/test_no_network.py runs it
+NEED_TENSORFLOW = {"convert", "demo"}  # compat_tests/reliability/test_no_network.py runs them
 
 
 def answer_of(script, *arguments):

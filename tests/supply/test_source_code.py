@@ -29,6 +29,7 @@ ALLOWED = {
     ): "of numbers and names of our own alone: test_written_loop.py",
     ("serialization/atomic.py", "ctypes"): "one function of the C library, to exchange two folders at once",
     ("cli/isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
+    ("demo/processes.py", "subprocess"): "this Python anew, with a module of ours and no shell",
     ("registry/import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
     ("registry/plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
     ("optimizer/__init__.py", "import of a name"): "a file of this room, from a table of literals",

@@ -10,7 +10,7 @@ from source_code import rooms
 from scalekeeper.registry.compat import metadata
 
 OF_THE_INSTALLATION = ("scalekeeper-", "../")  # metadata, and the command in the folder of commands
-DATA = (".json", "py.typed")
+DATA = (".json", ".yaml", "py.typed")
 
 
 def installed_files():

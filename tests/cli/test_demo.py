@@ -1,0 +1,99 @@
+"""scalekeeper demo before it has any TensorFlow; compat_tests/demo runs all of it."""
+
+import os
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from scalekeeper.cli import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A current folder of its own, in which nothing may be left."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*arguments):
+    result = CliRunner().invoke(main, ["demo", *map(str, arguments)])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+def test_without_tensorflow(folder, monkeypatch):
+    """Exit code 1, what to install, and no folder is made."""
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    code, output = run()
+    assert code == 1
+    assert "TensorFlow, which it needs for that, is not installed" in output
+    assert "pip install '.[tensorflow]'" in output
+    assert os.listdir(folder) == []
+
+
+def test_a_wrong_document(folder):
+    """What validate says, with the line and a caret, and exit code 1."""
+    (folder / "train.yaml").write_text("optimizer: adam\nloss_scale: {name: dynamc}\n")
+    code, output = run("train.yaml")
+    validated = CliRunner().invoke(main, ["validate", "train.yaml"])
+    assert (code, output) == (1, validated.output)
+    assert output.startswith("train.yaml:2:20: loss_scale.name: unknown")
+    assert output.splitlines()[-1].strip("| ") == "^^^^^^"
+    assert os.listdir(folder) == ["train.yaml"]
+
+
+def test_a_document_that_is_not_there():
+    """Exit code 1, and its name."""
+    assert run("absent.yaml") == (1, "absent.yaml: can't be read: No such file or directory\n")
+
+
+def test_what_a_document_may_import_has_to_be_allowed(folder):
+    """As validate does, and the module is not touched."""
+    (folder / "mine.py").write_text("raise SystemExit('imported')\n")
+    (folder / "train.yaml").write_text("optimizer: adam\nloss_scale: {name: 'mine:Mine'}\n")
+    code, output = run("train.yaml")
+    assert code == 1
+    assert "--allow mine:Mine" in output
+
+
+@pytest.mark.parametrize("is_folder", [True, False])
+def test_nothing_is_overwritten(folder, is_folder):
+    """A folder with something in it is refused, and so is a file: exit code 2."""
+    taken = folder / "taken"
+    if is_folder:
+        taken.mkdir()
+    (taken / "mine.txt" if is_folder else taken).write_text("mine")
+    code, output = run("--folder", "taken")
+    assert code == 2
+    assert "'taken' is not an empty folder" in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["a.yaml", "b.yaml"],
+        ["--steps", "1"],
+        ["--steps", "x"],
+        ["--format", "pickle"],
+        ["--allow", "*"],
+        ["--nonsense"],
+    ],
+    ids=" ".join,
+)
+def test_wrong_calls(folder, arguments):
+    """Exit code 2, with the usage and no traceback."""
+    code, output = run(*arguments)
+    assert code == 2
+    assert output.startswith("Usage: ")
+    assert os.listdir(folder) == []
+
+
+def test_the_bundled_document_is_right_for_every_tensorflow():
+    """It uses nothing that any target lacks."""
+    from scalekeeper.demo.layout import BUNDLED
+    from scalekeeper.registry import known_targets, load_document
+
+    checked = [load_document(BUNDLED, target=target.name) for target in known_targets()]
+    assert {each.loss_scale.params.increment_period for each in checked} == {15}
+    assert len(checked) == 28
