@@ -21,15 +21,9 @@ SKIPPED = {
     ("docs/optimizer.md", 'hasattr(tf.keras.mixed_precision, "set_global_policy")'): "Keras 3",
     ("docs/optimizer.md", 'not hasattr(tf.keras.mixed_precision, "set_global_policy")'): "2.3",
 }
-# their blocks do not all run yet; the test fails as soon as they do, and the line goes
-UNFINISHED = ["README.md"]
 
 
-def marks(page):
-    return [pytest.mark.xfail(strict=True)] if page in UNFINISHED else []
-
-
-@pytest.mark.parametrize("page", [pytest.param(page, id=page, marks=marks(page)) for page in all_pages()])
+@pytest.mark.parametrize("page", all_pages())
 def test_page(page):
     """Its blocks do what they show; those that can't on this TensorFlow are the ones listed above."""
     printed = own_process.run(os.path.join(HERE, "run_page.py"), os.path.join(ROOT, page))

@@ -1,6 +1,8 @@
-"""The README's two commands are the ones that are really run."""
+"""The README's commands are the ones that are really run, and its table of versions is what tox has."""
 
+import configparser
 import os
+import re
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
@@ -17,7 +19,23 @@ def test_ci_runs_the_readmes_test_command():
     assert f"```console\n{command}\n```" in read("README.md")
 
 
-def test_the_other_command_is_tried_in_every_install_environment():
-    """`pip install .` and the command after it are what tox runs on each Python."""
-    assert "```console\npip install . && scalekeeper validate examples/train.yaml\n```" in read("README.md")
-    assert "python -m pip install .\n    scalekeeper validate examples/train.yaml\n" in read("tox.ini")
+def test_the_first_command_is_tried_to_the_letter():
+    """With pip on the newest Python, and on the others that the newest TensorFlows have."""
+    assert '```console\npip install ".[tensorflow]" && scalekeeper demo\n```' in read("README.md")
+    tox = read("tox.ini")
+    assert 'py313: python -m pip install ".[tensorflow]"\n    py313: scalekeeper demo' in tox
+    assert "py{39, 310, 311, 312}-demo" in tox
+
+
+def test_the_table_of_versions_is_what_tox_runs():
+    """A TensorFlow and a Python for each environment of the matrix, in its order."""
+    table = re.search("<!-- versions -->\n(.*?)<!-- end -->", read("README.md"), re.DOTALL).group(1)
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    ini = configparser.RawConfigParser()
+    ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
+    names = [name for name in ini["tox"]["env_list"].split() if re.fullmatch(r"py\d+-tf\d+(-\w+)?", name)]
+    pins = dict(re.findall(r"^(tf\d+): tensorflow(?:-cpu)?==(\S+)$", ini["testenv"]["deps"], re.MULTILINE))
+    assert [(row[0], "py" + row[1].replace(".", "")) for row in rows] == [
+        (pins[name.split("-")[1]], name.split("-")[0]) for name in names
+    ]
+    assert [row[2].startswith(("tf_keras", "Keras 3")) for row in rows] == ["tf221" in name for name in names]
