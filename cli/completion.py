@@ -11,7 +11,7 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(_SHELLS), required=False)
+@click.argument("shell", metavar=f"[{'|'.join(_SHELLS)}]", type=click.Choice(_SHELLS), required=False)
 @click.pass_context
 def completion_command(context: click.Context, shell: Optional[str]) -> None:
     """Print the script that has a shell complete commands, options, policies and targets.

@@ -35,9 +35,8 @@ def test_each_tells_how_it_ended(job, tmp_path):
 def test_none_is_left_behind(job, tmp_path):
     """Whoever stops listening, as Ctrl-C does, has ended those that still run when that is done."""
     told = run([job("quick", ""), *(job(f"slow{n}", "import time; time.sleep(60)") for n in range(2))], str(tmp_path))
-    running = told.gi_frame.f_locals
     assert next(told).key == "quick"
-    left = [each.process for each in running["running"].values()]
+    left = [each.process for each in told.gi_frame.f_locals["running"].values()]
     told.close()
     assert [process.returncode for process in left] == [-9] * len(left)
 

@@ -33,6 +33,7 @@ def commands(folder, model):
         ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
         ["recommend", TRACE],
         ["check", "dynamic", *left_out],
+        ["completion", "bash"],
         *([["demo", "--folder", os.path.join(folder, "demo"), "--steps", "2", "--format", "state"]] if model else []),
     ]
 
