@@ -25,6 +25,12 @@ class Adapter(keras_v2.Adapter):
     """The parts of a LossScaleOptimizer that depend on TensorFlow 2.0 to 2.3."""
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        optimizer._maybe_initialize_trackable()
+        if self._is_inner_in_object_graph and optimizer._lookup_dependency("loss_scale") is not None:
+            raise ValueError(
+                f"{type(optimizer).__name__} is wrapped by a LossScaleOptimizer already, and has one place for a loss "
+                "scale: hand that wrapper on, or make another optimizer"
+            )
         with _without_clipping(optimizer):
             # what it tracks and delegates; its loss scale is replaced by ours
             super(LossScaleOptimizer, self).__init__(optimizer, 1.0)  # type: ignore[call-arg]

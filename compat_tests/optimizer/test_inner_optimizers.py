@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from installed_keras import (
+    COUNTS_SKIPPED_STEPS,
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
     OPTIMIZERS,
@@ -344,3 +345,15 @@ def test_mixed_precision_compile_keeps_it():
         assert model.optimizer.loss_scale.state()["current_loss_scale"] == 2.0**15
     finally:
         set_global_policy("float32")
+
+
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_a_second_wrapper(kind):
+    """Where the wrapper takes the inner one's place in a checkpoint, as in Keras 2 from 2.3 on, the error says so."""
+    inner = OPTIMIZERS[kind].SGD(0.5)
+    first = LossScaleOptimizer(inner, 8)
+    if IS_KERAS_3 or not COUNTS_SKIPPED_STEPS:  # up to 2.2
+        assert LossScaleOptimizer(inner, 16).inner_optimizer is first.inner_optimizer
+    else:
+        with pytest.raises(ValueError, match="already.* wrapped|wrapped by a LossScaleOptimizer already"):
+            LossScaleOptimizer(inner, 16)
