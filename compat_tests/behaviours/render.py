@@ -22,7 +22,7 @@ expected, and the tests beside them fail when the two differ, for the better or 
 
 "2.15 legacy" is TensorFlow 2.15 with the optimizers of `tf.keras.optimizers.legacy`; everywhere else they are the
 default ones, which from 2.11 on are another kind. TensorFlow 2.21 is there with each of its two Kerases. Models are
-saved and loaded by Keras's own functions with its class, and by `save_model` and `load_model` of this package with ours.
+saved and loaded by Keras itself with its class, and by `save_model` and `load_model` of this package with ours.
 
 ## At a glance
 
