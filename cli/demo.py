@@ -38,8 +38,7 @@ def _folder(context: click.Context, parameter: click.Parameter, value: Optional[
     metavar="N",
     type=click.IntRange(2, 100_000),
     default=_STEPS,
-    show_default=True,
-    help="Of training; the model is saved after half of them.",
+    help=f"Of training; the model is saved after half of them. Default: {_STEPS}.",
 )
 @click.option(
     "--format",
