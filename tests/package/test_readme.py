@@ -24,7 +24,9 @@ def test_the_first_command_is_tried_to_the_letter():
     assert '```console\npip install ".[tensorflow]" && scalekeeper demo\n```' in read("README.md")
     tox = read("tox.ini")
     assert 'py313: python -m pip install ".[tensorflow]"\n    py313: scalekeeper demo' in tox
-    assert "py{39, 310, 311, 312}-demo" in tox
+    others = tox.partition("[testenv:py{39, 310, 311, 312}-install]")[2].partition("\n[")[0]
+    assert "extras = tensorflow\n" in others
+    assert "    scalekeeper demo --folder" in others
 
 
 def test_the_table_of_versions_is_what_tox_runs():
