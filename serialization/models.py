@@ -155,9 +155,11 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
         raise UnreadableFileError(
             f"{path}: holds no model: build the model in code, compile it, and call scalekeeper.restore(model, path)"
         )
-    contents = read(path)
-    _require_self_contained(path, kind)
-    with _one_at_a_time:  # up to 2.3, Keras builds the models of all threads in one graph, which they break together
+    # up to 2.3, Keras builds the models of all threads in one graph, which they break together; and the h5py of that
+    # time can crash when one thread reads what another lets go of
+    with _one_at_a_time:
+        contents = read(path)
+        _require_self_contained(path, kind)
         if not compile or not _scales(contents):
             return installed_keras().models.load_model(path, custom_objects=_known(custom_objects), compile=compile)
         model = _rebuilt(path, contents, custom_objects)
