@@ -23,6 +23,18 @@ import replica_threads  # noqa: E402
 replica_threads.look_often()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files stay together, as their tests share what one process has trained; pages share nothing, and take long."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class PagesApart(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return nodeid if nodeid.startswith("compat_tests/pages/") else super()._split_scope(nodeid)
+
+    return PagesApart(config, log)
+
+
 @pytest.fixture(scope="module", autouse=True)
 def little_garbage(request):
     """What is there before the tests of a file is there to stay: it is no garbage, and need not be looked at again.
