@@ -3,8 +3,11 @@
 import configparser
 import os
 import re
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "compat_tests", "pages"))
+from commands import spelled_out  # noqa: E402
 
 
 def read(name):
@@ -41,3 +44,19 @@ def test_the_table_of_versions_is_what_tox_runs():
         (pins[name.split("-")[1]], name.split("-")[0]) for name in names
     ]
     assert [row[2].startswith(("tf_keras", "Keras 3")) for row in rows] == ["tf221" in name for name in names]
+
+
+def test_every_environment_has_commands():
+    """What is in the list and has none would be shown as green without having done anything."""
+    ini = configparser.RawConfigParser()
+    ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
+    sections = {name for section in ini.sections() for name in spelled_out(section.partition("testenv:")[2]) if name}
+    factors = set(re.findall(r"[\w]+(?=[,:])", "".join(spelled_commands(ini["testenv"]["commands"]))))
+    for name in (each for line in ini["tox"]["env_list"].split("\n") for each in spelled_out(line) if each):
+        assert name in sections or factors & set(name.split("-")), name
+
+
+def spelled_commands(text):
+    """The factors before each command, with a colon after the last."""
+    heads = [line.partition(": ")[0] for line in text.strip().splitlines() if not line.startswith(";")]
+    return [f"{factor}," for head in heads for factor in spelled_out(head)]
