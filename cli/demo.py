@@ -4,11 +4,10 @@ from typing import Any, Dict, Optional, Tuple
 
 import json
 import os
-import sys
 
 import click
 
-from .options import allow_option, json_option
+from .options import allow_option, json_option, search_current_folder
 from .quiet import quiet_tensorflow, silenced
 from .validate import say_wrong
 
@@ -62,8 +61,7 @@ def demo_command(
     from ..simulation.plotting import require_matplotlib
     from .demo_screen import Screen, for_title
 
-    if allow.patterns:
-        sys.path.append("")  # last: a file there takes no other module's place
+    search_current_folder(allow)
     _prepare_environment()
     text, ending, label = _checked(document, allow)
     screen = Screen(is_quiet=as_json)

@@ -124,7 +124,6 @@ class _Bars(Watch):
         self._bar, self._request = bar, request
         self._run = bar.add_task("training", total=request.steps, told="")
         self._processes: Any = None
-        self._done: List[str] = []
 
     def stepped(self, step: Any) -> None:
         if step.number % _EVERY == 0 or step.number == self._request.steps:

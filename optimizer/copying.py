@@ -41,8 +41,7 @@ class Copied:
     def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
         """One with a state of its own, for the same variables, or for their copies where these are copied too."""
         twin = memo[id(self)] = _made_anew(*copy.deepcopy(self._parts(), memo))
-        contents = state.contents_of(self)
-        twin._keep(dataclasses.replace(contents, **_unlinked(contents)))
+        twin.__setstate__(state_dict_of(state.contents_of(self)))
         known = self._known_variables()  # type: ignore[attr-defined]
         variables = [memo.get(id(variable), variable) for variable in known]
         state.make_slots(twin, variables)
@@ -117,12 +116,6 @@ class Copied:
 def _with_own_numbers(config: Dict[str, Any]) -> Dict[str, Any]:
     """Python's for NumPy's, which up to 2.10 a constructor takes for variables."""
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in config.items()}
-
-
-def _unlinked(contents: Contents) -> Dict[str, Any]:
-    """Slots and scalars that no longer follow the variables that they were read from."""
-    fixed = contents_of_state_dict(state_dict_of(contents))
-    return {"slots": fixed.slots, "scalars": fixed.scalars}
 
 
 def _made_anew(cls: Any, inner_class: Any, inner_config: Any, policy: Any, policy_config: Any, options: Any) -> Any:
