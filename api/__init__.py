@@ -9,9 +9,6 @@ import importlib
 
 if TYPE_CHECKING:
     __version__: str
-    from .conversion import Conversion as Conversion
-    from .conversion import convert as convert
-    from .conversion import convert_folder as convert_folder
     from .lossscales import AdaptiveWindowLossScale as AdaptiveWindowLossScale
     from .lossscales import DynamicLossScale as DynamicLossScale
     from .lossscales import FixedLossScale as FixedLossScale
@@ -49,8 +46,11 @@ if TYPE_CHECKING:
     from .registry import register_preset as register_preset
     from .registry import resolve as resolve
     from .registry import temporary_registration as temporary_registration
+    from .serialization import Conversion as Conversion
     from .serialization import Inspection as Inspection
     from .serialization import RestoreReport as RestoreReport
+    from .serialization import convert as convert
+    from .serialization import convert_folder as convert_folder
     from .serialization import inspect as inspect
     from .serialization import load_model as load_model
     from .serialization import read_state as read_state
@@ -67,7 +67,6 @@ if TYPE_CHECKING:
     from .simulation import write_trace as write_trace
 
 _ROOMS = {
-    "conversion": ("Conversion", "convert", "convert_folder"),
     "lossscales": (
         "AdaptiveWindowLossScale",
         "DynamicLossScale",
@@ -105,6 +104,9 @@ _ROOMS = {
         "temporary_registration",
     ),
     "serialization": (
+        "Conversion",
+        "convert",
+        "convert_folder",
         "Inspection",
         "RestoreReport",
         "inspect",
@@ -132,7 +134,7 @@ __all__ = ["__version__", *_HOME]
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return importlib.import_module(".registry.compat", __name__).metadata.version(__name__)
+        return importlib.import_module(".registry._compat", __name__).metadata.version(__name__)
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module("." + _HOME[name], __name__), name)

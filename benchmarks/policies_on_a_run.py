@@ -12,8 +12,8 @@ import os
 from pages import DOCS, rewrite
 
 import scalekeeper
-from scalekeeper.simulation.figures import cells
-from scalekeeper.simulation.plotting import plot
+from scalekeeper.simulation._plot import plot
+from scalekeeper.simulation._summary_table import cells
 
 TRACE = os.path.join(DOCS, "..", "examples", "small_float16.npz")
 FASTER: Dict[str, Any] = {"name": "dynamic", "increment_period": 200}

@@ -17,8 +17,8 @@ import sys
 import numpy as np
 from pages import DOCS, rewrite
 
-from scalekeeper.serialization.atomic import replacing
-from scalekeeper.simulation.plotting import COLORS
+from scalekeeper.serialization._atomic import replacing
+from scalekeeper.simulation._plot import COLORS
 
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vanishing_gradients.json")
 SIDE, STEPS, EVERY = 512, 600, 10

@@ -1,4 +1,4 @@
 """The ``scalekeeper`` command."""
 
-from .isolation import run as run
-from .main import main as main
+from ._isolation import run as run
+from ._main import main as main

@@ -1,5 +1,5 @@
 """``python -m scalekeeper.cli``, for where scripts are not on the path."""
 
-from .isolation import run
+from ._isolation import run
 
 run()

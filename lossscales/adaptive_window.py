@@ -5,9 +5,9 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..registry.fields import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
-from ..registry.plugins import loss_scales
-from .bounds import grown, require_bounds, shrunk
+from ..registry._plugins import loss_scales
+from ..registry.field_types import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
+from ._bounds import grown, require_bounds, shrunk
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 

@@ -7,10 +7,10 @@ import numbers
 
 import numpy as np
 
+from ..registry._parameters import checked
 from ..registry.errors import InvalidSpecError, Problem, shown, unknown
-from ..registry.fields import StrictModel
-from ..registry.parameters import checked
-from .numpy_state import NumpyState
+from ..registry.field_types import StrictModel
+from ._numpy_state import NumpyState
 from .report import Report, State
 
 Self = TypeVar("Self", bound="LossScale")

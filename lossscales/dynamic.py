@@ -6,9 +6,9 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import Literal
 
-from ..registry.fields import BelowOne, GreaterThanOne, PositiveFloat, PositiveInt
-from ..registry.plugins import loss_scales
-from .bounds import grown, require_bounds, shrunk
+from ..registry._plugins import loss_scales
+from ..registry.field_types import BelowOne, GreaterThanOne, PositiveFloat, PositiveInt
+from ._bounds import grown, require_bounds, shrunk
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 

@@ -4,8 +4,8 @@ from typing import Any, FrozenSet
 
 from pydantic import Field
 
-from ..registry.fields import AtLeastOne
-from ..registry.plugins import loss_scales
+from ..registry._plugins import loss_scales
+from ..registry.field_types import AtLeastOne
 from .contract import FOREVER, LossScale, LossScaleParams
 from .report import Report, State
 

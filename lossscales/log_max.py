@@ -6,9 +6,9 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import Annotated
 
-from ..registry.fields import FLOAT32_TINY, BelowOne, NonNegativeFloat, PositiveFloat
-from ..registry.plugins import loss_scales
-from .bounds import require_bounds
+from ..registry._plugins import loss_scales
+from ..registry.field_types import FLOAT32_TINY, BelowOne, NonNegativeFloat, PositiveFloat
+from ._bounds import require_bounds
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 

@@ -5,8 +5,8 @@ from typing import Any, Dict, FrozenSet, Optional
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..registry.fields import NonNegativeInt, broken_rule
-from ..registry.plugins import loss_scales
+from ..registry._plugins import loss_scales
+from ..registry.field_types import NonNegativeInt, broken_rule
 from .contract import FOREVER, LossScale, LossScaleParams
 from .report import Report, State
 

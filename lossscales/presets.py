@@ -7,8 +7,8 @@ an original raises an error after too many overflows, the optimizer's own limit 
 
 from typing import Any, Dict, NamedTuple
 
-from ..registry.fields import FLOAT32_MAX, FLOAT32_TINY
-from ..registry.plugins import loss_scales
+from ..registry._plugins import loss_scales
+from ..registry.field_types import FLOAT32_MAX, FLOAT32_TINY
 from .dynamic import DynamicLossScale
 
 

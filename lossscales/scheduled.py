@@ -8,10 +8,10 @@ import numpy as np
 from pydantic import Field, model_validator
 from typing_extensions import Annotated, Literal
 
-from ..registry.fields import PositiveFloat, PositiveInt, broken_rule
-from ..registry.plugins import loss_scales
+from ..registry._plugins import loss_scales
+from ..registry.field_types import PositiveFloat, PositiveInt, broken_rule
+from ._numpy_state import OPS as NUMPY
 from .contract import FOREVER, LossScale, LossScaleParams
-from .numpy_state import OPS as NUMPY
 from .report import Report, State
 
 

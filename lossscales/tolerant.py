@@ -7,9 +7,9 @@ import math
 import numpy as np
 from pydantic import Field, model_validator
 
-from ..registry.fields import Fraction, GreaterThanOne, PositiveFloat, PositiveInt
-from ..registry.plugins import loss_scales
-from .bounds import grown, require_bounds, shrunk
+from ..registry._plugins import loss_scales
+from ..registry.field_types import Fraction, GreaterThanOne, PositiveFloat, PositiveInt
+from ._bounds import grown, require_bounds, shrunk
 from .contract import LossScale, LossScaleParams
 from .report import Report, State
 

@@ -5,15 +5,15 @@ from typing import Any
 import importlib
 
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
-from .building import build as build
-from .telemetry import Telemetry as Telemetry
+from ._state.telemetry import Telemetry as Telemetry
+from .build import build as build
 
 _ROOMS = ("lossscales", "serialization", "simulation")  # that these files import: likewise
 _FILES = {
-    "LossScaleOptimizer": ".wrapper",
+    "LossScaleOptimizer": ".loss_scale_optimizer",
     "LossScaleLogger": ".callbacks",
     "TraceRecorder": ".callbacks",
-    "custom_objects": ".known_to_keras",
+    "custom_objects": "._keras.object_registration",
 }
 
 
@@ -26,5 +26,5 @@ def __getattr__(name: str) -> Any:
         raise ImportError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
     for room in _ROOMS:
         importlib.import_module(".." + room, __name__)
-    importlib.import_module("..serialization.constructors", __name__).installed_keras()
+    importlib.import_module("..serialization._keras_introspection", __name__).installed_keras()
     return getattr(importlib.import_module(_FILES[name], __name__), name)

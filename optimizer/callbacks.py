@@ -6,9 +6,9 @@ import math
 
 import tensorflow as tf
 
-from ..simulation.trace_writing import TraceWriter
-from .state import versions
-from .wrapper import LossScaleOptimizer
+from ..simulation._trace_writer import TraceWriter
+from ._state.state_transfer import versions
+from .loss_scale_optimizer import LossScaleOptimizer
 
 _TRACED = ("largest_magnitude", "zero_share")
 

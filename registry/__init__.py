@@ -1,8 +1,15 @@
 """Names for loss scales, and documents that use them. Nothing here imports TensorFlow."""
 
-from .documents import Document as Document
-from .documents import DocumentError as DocumentError
-from .documents import load_document as load_document
+from ._documents import Document as Document
+from ._documents import DocumentError as DocumentError
+from ._documents import load_document as load_document
+from ._optimizer_spec import OptimizerSpec as OptimizerSpec
+from ._plugins import Registry as Registry
+from ._plugins import loss_scales as loss_scales
+from ._schema import document_schema as document_schema
+from ._targets import Target as Target
+from ._targets import known_targets as known_targets
+from ._targets import target as target
 from .errors import BrokenContractError as BrokenContractError
 from .errors import ConversionError as ConversionError
 from .errors import InvalidSpecError as InvalidSpecError
@@ -17,13 +24,6 @@ from .errors import TooManySkipsError as TooManySkipsError
 from .errors import TranslationError as TranslationError
 from .errors import UnknownTargetError as UnknownTargetError
 from .errors import UnreadableFileError as UnreadableFileError
-from .optimizers import OptimizerSpec as OptimizerSpec
-from .plugins import Registry as Registry
-from .plugins import loss_scales as loss_scales
-from .schema import document_schema as document_schema
-from .targets import Target as Target
-from .targets import known_targets as known_targets
-from .targets import target as target
 
 register = loss_scales.register
 register_preset = loss_scales.register_preset

@@ -12,12 +12,12 @@ import warnings
 import zipfile
 
 from ..registry.errors import UnreadableFileError
-from .atomic import replacing
-from .constructors import installed_keras, is_keras_3
-from .contents import Contents
-from .reading import format_of, read
-from .restoring import restore_contents
-from .states import record_of
+from ._atomic import replacing
+from ._keras_introspection import installed_keras, is_keras_3
+from .formats.detection import format_of, read
+from .formats.npz import record_of
+from .restore import restore_contents
+from .training_state import Contents
 
 _PIECE = 60000  # an attribute of an H5 file holds 64 kB
 _one_at_a_time = threading.RLock()
@@ -87,7 +87,7 @@ def add_record_to_h5(path: str, contents: Contents) -> None:
     """What Keras has no place for, as attributes of the root."""
     import h5py
 
-    from .h5_files import RECORD
+    from .formats.h5 import RECORD
 
     text = json.dumps(record_of(contents))
     with h5py.File(path, "a") as file:
@@ -100,8 +100,8 @@ def _add_to_keras(path: str, contents: Contents) -> None:
     """Into the members that are there: some versions unpack a file with one more, and then can't read the weights."""
     import h5py
 
-    from .keras_files import METADATA, RECORD, WEIGHTS
-    from .keras_files import read as read_keras
+    from .formats.keras_zip import METADATA, RECORD, WEIGHTS
+    from .formats.keras_zip import read as read_keras
 
     has_slots = bool(read_keras(path).weight_list)
     weights, copy = path + ".weights", path + ".copy"
@@ -123,7 +123,7 @@ def _add_to_keras(path: str, contents: Contents) -> None:
 
 def add_slots(file: Any, contents: Contents) -> None:
     """The slots, where Keras writes none of them."""
-    from .weight_stores import ADDED_SLOTS
+    from .formats._keras_weights_h5 import ADDED_SLOTS
 
     for owner, slots in contents.slots.items():
         for name, value in slots.items():
@@ -131,7 +131,7 @@ def add_slots(file: Any, contents: Contents) -> None:
 
 
 def _add_to_saved_model(path: str, contents: Contents) -> None:
-    from .saved_models import RECORD
+    from .formats.saved_model import RECORD
 
     place = os.path.join(path, RECORD)
     os.makedirs(os.path.dirname(place), exist_ok=True)
@@ -169,9 +169,9 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
 
 def _require_self_contained(path: str, kind: str) -> None:
     """Before Keras opens it, which follows links. Whoever reads arrays alone, as ``restore`` does, follows none."""
-    from .h5_access import H5
-    from .keras_files import WEIGHTS, h5_member
-    from .self_contained import require_self_contained
+    from ._external_links import require_self_contained
+    from ._untrusted_hdf5 import H5
+    from .formats.keras_zip import WEIGHTS, h5_member
 
     if kind in ("h5", "keras"):
         require_self_contained(H5.at(path) if kind == "h5" else h5_member(path, WEIGHTS))
@@ -237,7 +237,7 @@ def model_of_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[
 
     No code and no other class that the configuration may name is looked for.
     """
-    from .model_configs import translated_for_installed
+    from .keras._model_config import translated_for_installed
 
     translated = translated_for_installed(config, custom_objects)
     return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))

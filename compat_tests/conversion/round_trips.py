@@ -4,8 +4,8 @@ import re
 
 import numpy as np
 
-from scalekeeper.conversion import runs
-from scalekeeper.serialization.declarations import plain_numbers
+from scalekeeper.serialization._conversion import loaded_source
+from scalekeeper.serialization.keras._optimizer_config import plain_numbers
 
 # what says nothing, or is there on some versions only and, in these files, at its default
 UNTOLD = (
@@ -17,9 +17,9 @@ UNTOLD = (
 
 def told(path, with_model=False):
     """Everything that a file says of a training run, with all arrays."""
-    run = runs.opened(path)
+    run = loaded_source.opened(path)
     if with_model:
-        run = runs.with_model(run, None)
+        run = loaded_source.with_model(run, None)
     contents, declaration = run.contents, run.declaration
     found = {
         "iterations": contents.iterations,

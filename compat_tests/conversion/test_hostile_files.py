@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper.serialization import checkpoints
+from scalekeeper.serialization.formats import checkpoint
 
 sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "tests", "hostile"))
 import making_files
@@ -131,7 +131,7 @@ def test_broken_at_random_places(folder, tmp_path, name, suffix):
 
 
 def iterations_in(prefix):
-    return checkpoints.read(str(prefix)).iterations
+    return checkpoint.read(str(prefix)).iterations
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import tensorflow as tf
 from installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
 
 import scalekeeper
-from scalekeeper.conversion.slot_order import ordered
-from scalekeeper.optimizer.state import contents_of
-from scalekeeper.serialization.declarations import KERAS_3, LEGACY, NEW
+from scalekeeper.optimizer._state.state_transfer import contents_of
+from scalekeeper.serialization.keras._optimizer_config import KERAS_3, LEGACY, NEW
+from scalekeeper.serialization.keras._slot_order import ordered
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))

@@ -10,7 +10,7 @@ import pytest
 import round_trips
 
 import scalekeeper
-from scalekeeper.conversion.converting import ENDINGS
+from scalekeeper.serialization.conversion import ENDINGS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -10,7 +10,7 @@ import pytest
 from installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 
 import scalekeeper
-from scalekeeper.serialization.constructors import installed_keras, keeps_policies
+from scalekeeper.serialization._keras_introspection import installed_keras, keeps_policies
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 STEPS = 60  # the scale of the document below has met float16's limit several times by then, before and after the save

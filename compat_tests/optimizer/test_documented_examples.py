@@ -19,7 +19,8 @@ from installed_keras import (
     variables_of,
 )
 
-from scalekeeper.optimizer import LossScaleOptimizer, core
+from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper.optimizer._step import gate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -348,5 +349,5 @@ def test_nothing_persists_but_the_state_scalars(loss_scale, expected):
     optimizer = wrapped(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss_scale)
     assert variables_after_a_step(optimizer) == expected_after
     assert expected_after[50, 50] == 1  # the slot
-    state = core.hold_in_graph(optimizer.loss_scale).state_variables
+    state = gate.hold_in_graph(optimizer.loss_scale).state_variables
     assert [tuple(variable.shape) for variable in state.values()] == expected

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from scalekeeper import Report, resolve
 from scalekeeper.lossscales import advance
-from scalekeeper.lossscales.numpy_state import OPS
+from scalekeeper.lossscales._numpy_state import OPS
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper.registry import loss_scales
 

@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
-from scalekeeper.optimizer.measuring import measure_gradients
+from scalekeeper.optimizer._step.gradient_stats import measure_gradients
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -27,8 +27,8 @@ from installed_keras import upstream  # noqa: E402
 
 import scalekeeper  # noqa: E402
 from scalekeeper.lossscales import advance  # noqa: E402
-from scalekeeper.lossscales.numpy_state import OPS  # noqa: E402
-from scalekeeper.optimizer.core import state_variables  # noqa: E402
+from scalekeeper.lossscales._numpy_state import OPS  # noqa: E402
+from scalekeeper.optimizer._step.gate import state_variables  # noqa: E402
 
 SECTION = "long-runs"
 STEPS = 200_000

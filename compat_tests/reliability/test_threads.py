@@ -14,7 +14,7 @@ from tensorflow.python.util import lazy_loader
 
 import scalekeeper
 from scalekeeper import DynamicLossScale, LossScaleOptimizer
-from scalekeeper.optimizer import generations
+from scalekeeper.optimizer._keras import keras_dispatch
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -37,14 +37,14 @@ def test_threads_come_to_what_they_come_to_alone(what):
 
 def test_one_class_for_all_threads(monkeypatch):
     """Objects that were made at the same time are of one class, though it is made when it is first needed."""
-    make = generations.types.new_class
+    make = keras_dispatch.types.new_class
 
     def slowly(*arguments):
         time.sleep(0.02)
         return make(*arguments)
 
-    monkeypatch.setattr(generations, "_made", {})
-    monkeypatch.setattr(generations.types, "new_class", slowly)
+    monkeypatch.setattr(keras_dispatch, "_made", {})
+    monkeypatch.setattr(keras_dispatch.types, "new_class", slowly)
     found = threads.together(*[lambda: type(LossScaleOptimizer(tf.keras.optimizers.SGD(0.5)))] * 4)
     assert set(found) == {found[0]}
     assert issubclass(found[0], LossScaleOptimizer)

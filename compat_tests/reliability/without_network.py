@@ -28,7 +28,7 @@ def ways(folder):
     from installed_keras import MODEL_SUFFIXES
 
     import scalekeeper
-    from scalekeeper.serialization.states import read_state
+    from scalekeeper.serialization.formats.npz import read_state
 
     document = os.path.join(ROOT, "examples", "train.yaml")
     model = small_model.build()

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper import TranslationError
-from scalekeeper.serialization.model_configs import translated_for_installed
+from scalekeeper.serialization.keras._model_config import translated_for_installed
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from installed_keras import IS_KERAS_3, InexpressibleError, inner_of, number, upstream
 
 from scalekeeper import LossScaleOptimizer
-from scalekeeper.serialization import checkpoints
+from scalekeeper.serialization.formats import checkpoint
 
 sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "golden"))
 import archives
@@ -155,7 +155,7 @@ def test_all_of_a_file_of_the_same_kind_comes_back(golden, restore, consumer, pr
 def test_a_file_tells_whether_a_skipped_step_counts(golden, flavour, policy):
     """By its tree alone, also where it is that of a bare optimizer, as Keras 3 has it with a fixed scale."""
     folder = golden(matrix.Producer(matrix.OWN, flavour), policy, "adam")
-    contents = checkpoints.read(folder + "/checkpoint/checkpoint")
+    contents = checkpoint.read(folder + "/checkpoint/checkpoint")
     assert contents.skipped_steps == ("hold" if flavour in matrix.HOLDING else "advance")
     assert contents.skipped_steps == expected_in(folder)["skipped_steps"]
 

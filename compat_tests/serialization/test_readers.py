@@ -10,9 +10,9 @@ import tensorflow as tf
 from installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS, inner_of, number, state_of, upstream
 
 from scalekeeper import LossScaleOptimizer, UnreadableFileError
-from scalekeeper.optimizer.slots import slot_attributes
-from scalekeeper.registry.documents import ADVANCE, HOLD
-from scalekeeper.serialization import checkpoints, h5_files, keras_files, saved_models
+from scalekeeper.optimizer._keras.slot_attributes import slot_attributes
+from scalekeeper.registry._documents import ADVANCE, HOLD
+from scalekeeper.serialization.formats import checkpoint, h5, keras_zip, saved_model
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -132,7 +132,7 @@ def native_skipping():
 
 def test_h5(trained):
     """A whole model; the scale is in Keras 3's files only, and slots are not in those of 2.10's experimental kind."""
-    contents = h5_files.read(save(trained, "model.h5"))
+    contents = h5.read(save(trained, "model.h5"))
     assert_variables(contents, trained)
     assert_slots(contents, trained)
     assert_counters(contents, trained, has_rate=IS_KERAS_3, has_scale=IS_KERAS_3)
@@ -144,7 +144,7 @@ def test_weights_in_h5(trained):
     """A file of weights has no more than these, except for Keras 3's, where the optimizer is a list."""
     path = os.path.join(trained.folder, "only.weights.h5" if IS_KERAS_3 else "only.h5")
     trained.model.save_weights(path)
-    contents = h5_files.read(path)
+    contents = h5.read(path)
     if IS_KERAS_3:  # it names layers and counts variables, and gives no order of layers
         assert sorted(contents.variables) == sorted(NUMBERED)
         assert contents.iterations == 4
@@ -157,7 +157,7 @@ def test_weights_in_h5(trained):
 @pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 exports SavedModels, and does not keep the optimizer in them")
 def test_saved_model(trained):
     """Everything is in it."""
-    contents = saved_models.read(save(trained, "saved_model", save_format="tf"))
+    contents = saved_model.read(save(trained, "saved_model", save_format="tf"))
     assert_variables(contents, trained)
     assert_slots(contents, trained)
     assert_counters(contents, trained, has_rate=True, has_scale=True)
@@ -169,10 +169,10 @@ def test_saved_model(trained):
 @pytest.mark.parametrize("names", [("model", "optimizer"), ("net", "updates")], ids="-".join)
 def test_checkpoint(trained, names):
     """Everything is in it, whatever a program calls the two."""
-    checkpoint = tf.train.Checkpoint(**dict(zip(names, (trained.model, trained.model.optimizer))))
-    prefix = checkpoint.save(os.path.join(trained.folder, names[0], "checkpoint"))
+    saved = tf.train.Checkpoint(**dict(zip(names, (trained.model, trained.model.optimizer))))
+    prefix = saved.save(os.path.join(trained.folder, names[0], "checkpoint"))
     for path in (prefix, prefix + ".index", os.path.dirname(prefix)):
-        contents = checkpoints.read(path)
+        contents = checkpoint.read(path)
         assert_variables(contents, trained)
         assert_slots(contents, trained)
         assert_counters(contents, trained, has_rate=True, has_scale=True)
@@ -182,7 +182,7 @@ def test_checkpoint(trained, names):
 def test_checkpoint_of_an_optimizer_alone(trained):
     """Legacy optimizers leave their slots out then; Keras 3's bring the model's variables."""
     prefix = tf.train.Checkpoint(optimizer=trained.model.optimizer).save(os.path.join(trained.folder, "alone", "c"))
-    contents = checkpoints.read(prefix)
+    contents = checkpoint.read(prefix)
     assert_counters(contents, trained, has_rate=True, has_scale=True)
     if trained.is_legacy:
         assert (contents.slots, contents.variables) == ({}, {})
@@ -197,7 +197,7 @@ def test_weights_in_a_checkpoint(trained):
     """The model is the root of it, and has the optimizer."""
     path = os.path.join(trained.folder, "weights", "w")
     trained.model.save_weights(path, save_format="tf")
-    contents = checkpoints.read(path)
+    contents = checkpoint.read(path)
     assert_variables(contents, trained)
     assert_slots(contents, trained)
     assert_counters(contents, trained, has_rate=True, has_scale=True)
@@ -206,7 +206,7 @@ def test_weights_in_a_checkpoint(trained):
 @pytest.mark.skipif(not IS_KERAS_3 and not hasattr(tf.keras, "saving"), reason="from 2.12 on")
 def test_keras_file(trained):
     """Layers by name, their variables by number, and the optimizer's as a list, unless it is a legacy one."""
-    contents = keras_files.read(save(trained, "model.keras"))
+    contents = keras_zip.read(save(trained, "model.keras"))
     assert_variables(contents, trained, NUMBERED)
     assert_described(contents)
     assert contents.skipped_steps == native_skipping()
@@ -229,7 +229,7 @@ def test_a_broken_checkpoint_is_one_kind_of_error(tmp_path, part):
         stream.write(data[: len(data) // 2])
 
     def read():
-        return [value.read() for value in checkpoints.read(prefix).variables.values()]
+        return [value.read() for value in checkpoint.read(prefix).variables.values()]
 
     with pytest.raises(UnreadableFileError, match="not a checkpoint that can be read"):
         read()
@@ -242,7 +242,7 @@ def test_a_checkpoint_without_objects_is_refused(tmp_path):
         session.run(variable.initializer)
         prefix = tf.compat.v1.train.Saver([variable]).save(session, str(tmp_path / "c"))
     with pytest.raises(UnreadableFileError, match="save it again, with tf.train.Checkpoint"):
-        checkpoints.read(prefix)
+        checkpoint.read(prefix)
 
 
 def test_several_optimizers_are_noted(tmp_path):
@@ -252,10 +252,10 @@ def test_several_optimizers_are_noted(tmp_path):
     for optimizer in optimizers:
         optimizer.apply_gradients([(tf.constant([1.0]), variable)])
     prefix = tf.train.Checkpoint(one=optimizers[0], two=optimizers[1]).write(str(tmp_path / "c"))
-    assert "2 optimizers (one, two)" in checkpoints.read(prefix).notes[0]
+    assert "2 optimizers (one, two)" in checkpoint.read(prefix).notes[0]
 
 
 def test_a_folder_without_a_checkpoint(tmp_path):
     """It does not say which one is meant."""
     with pytest.raises(UnreadableFileError, match="there is none"):
-        checkpoints.read(str(tmp_path))
+        checkpoint.read(str(tmp_path))

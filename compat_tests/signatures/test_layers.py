@@ -5,8 +5,8 @@ import os
 
 import pytest
 
-from scalekeeper.conversion.layers import accepted_on
-from scalekeeper.registry.targets import Target
+from scalekeeper.registry._targets import Target
+from scalekeeper.serialization.keras._layer_signatures import accepted_on
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from scalekeeper import InvalidSpecError
 from scalekeeper.registry import target
-from scalekeeper.registry.optimizers import OPTIMIZERS, SCHEDULES, argument_model, check_optimizer
-from scalekeeper.registry.parameters import checked
+from scalekeeper.registry._optimizer_spec import OPTIMIZERS, SCHEDULES, argument_model, check_optimizer
+from scalekeeper.registry._parameters import checked
 
 TARGET = target()
 # Values of every type, at the limits that fields have. Whichever of them the check accepts, the constructor must take.

@@ -11,8 +11,8 @@ from installed_keras import IS_KERAS_3
 from scalekeeper import LossScale
 from scalekeeper.registry import loss_scales
 from scalekeeper.testing import CHECKS, loss_scale_checks
-from scalekeeper.testing.checking import outcome_of
-from scalekeeper.testing.subject import Subject
+from scalekeeper.testing._check_runner import outcome_of
+from scalekeeper.testing._subject import Subject
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

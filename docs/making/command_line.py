@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 import click
 
-from scalekeeper.cli.main import main
+from scalekeeper.cli._main import main
 
 
 def parts_of_page() -> Dict[str, str]:

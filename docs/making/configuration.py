@@ -5,11 +5,11 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence
 import json
 
 from scalekeeper.registry import known_targets, loss_scales
-from scalekeeper.registry.fields import FLOAT32_ABOVE_ONE, FLOAT32_BELOW_ONE, FLOAT32_MAX, FLOAT32_TINY, INT64_MAX
-from scalekeeper.registry.monitoring import Monitoring
-from scalekeeper.registry.optimizers import OPTIMIZERS, SCHEDULES, argument_model, names
-from scalekeeper.registry.schema import document_schema
-from scalekeeper.registry.targets import Target, ranges
+from scalekeeper.registry._monitor_options import Monitoring
+from scalekeeper.registry._optimizer_spec import OPTIMIZERS, SCHEDULES, argument_model, names
+from scalekeeper.registry._schema import document_schema
+from scalekeeper.registry._targets import Target, ranges
+from scalekeeper.registry.field_types import FLOAT32_ABOVE_ONE, FLOAT32_BELOW_ONE, FLOAT32_MAX, FLOAT32_TINY, INT64_MAX
 
 NEWEST = known_targets()[-1]
 # bounds of the device's types, in words; None goes without saying

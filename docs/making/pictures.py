@@ -11,8 +11,8 @@ import os
 import numpy as np
 
 import scalekeeper
-from scalekeeper.simulation.plotting import outline, overflow_marks
-from scalekeeper.simulation.synthetic import synthetic
+from scalekeeper.simulation._plot import outline, overflow_marks
+from scalekeeper.simulation._synthetic_traces import synthetic
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.path.join(HERE, "..", "pictures")

@@ -91,7 +91,7 @@ def test_wrong_calls(folder, arguments):
 
 def test_the_bundled_document_is_right_for_every_tensorflow():
     """It uses nothing that any target lacks."""
-    from scalekeeper.demo.layout import BUNDLED
+    from scalekeeper.cli._demo.folder_layout import BUNDLED
     from scalekeeper.registry import known_targets, load_document
 
     checked = [load_document(BUNDLED, target=target.name) for target in known_targets()]

@@ -32,9 +32,9 @@ from click.testing import CliRunner  # noqa: E402
 from rich.cells import cell_len  # noqa: E402
 
 from scalekeeper.cli import main as command  # noqa: E402
-from scalekeeper.registry import documents, target  # noqa: E402
-from scalekeeper.registry.import_paths import AllowList  # noqa: E402
-from scalekeeper.serialization import patience  # noqa: E402
+from scalekeeper.registry import _documents, target  # noqa: E402
+from scalekeeper.registry._import_paths import AllowList  # noqa: E402
+from scalekeeper.serialization import _resource_limits  # noqa: E402
 
 MOST_SECONDS, MOST_MEGABYTES = 2.0, 500
 BATCH = 2_000  # inputs for one copy: what leaks, or is left broken by an input, ends with it
@@ -84,13 +84,13 @@ class Documents(Tried):
             return run_command(self, made, folder, watcher)
         with watcher.watching() as seen:
             try:
-                source = documents.source_of(name, data)
+                source = _documents.source_of(name, data)
                 if way == "checked":
-                    documents.check_text(source, rng.choice(self._targets), self._nothing)
+                    _documents.check_text(source, rng.choice(self._targets), self._nothing)
                 else:
-                    documents.check_loss_scale(source, self._nothing)
+                    _documents.check_loss_scale(source, self._nothing)
                 return 0, "", seen
-            except documents.DocumentError as error:
+            except _documents.DocumentError as error:
                 said = str(error)
                 return 1, "" if said.strip() else "refused without a word", seen
 
@@ -215,7 +215,7 @@ def wrong_with(code, said):
 def work(tried, seed, numbers, folder, watcher, report):
     """Go through inputs, and say a line for each."""
     resource.setrlimit(resource.RLIMIT_AS, (tried.address_space, resource.RLIM_INFINITY))
-    patience.be_bounded()  # as the copy is in which a command looks into a file
+    _resource_limits.be_bounded()  # as the copy is in which a command looks into a file
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

@@ -16,8 +16,8 @@ sys.path[:0] = [os.path.dirname(os.path.abspath(__file__))]
 import making_documents  # noqa: E402
 
 with atheris.instrument_imports(include=["scalekeeper"]):
-    from scalekeeper.registry import documents, target
-    from scalekeeper.registry.import_paths import AllowList
+    from scalekeeper.registry import _documents, target
+    from scalekeeper.registry._import_paths import AllowList
 
 TARGET, NOTHING = target("2.15"), AllowList()
 
@@ -26,8 +26,8 @@ def checked(data):
     """Anything but a document or a DocumentError ends the run."""
     name = "doc.json" if data[:1] == b"{" else "doc.yaml"
     try:
-        documents.check_text(documents.source_of(name, data), TARGET, NOTHING)
-    except documents.DocumentError as error:
+        _documents.check_text(_documents.source_of(name, data), TARGET, NOTHING)
+    except _documents.DocumentError as error:
         if not str(error):
             raise AssertionError("refused without a word") from error
 

@@ -24,10 +24,11 @@ from click.testing import CliRunner  # noqa: E402
 
 import scalekeeper  # noqa: E402
 from scalekeeper.cli import main as command  # noqa: E402
-from scalekeeper.registry import documents, loss_scales, target  # noqa: E402
-from scalekeeper.registry.import_paths import AllowList  # noqa: E402
-from scalekeeper.registry.optimizers import OPTIMIZERS, SCHEDULES  # noqa: E402
-from scalekeeper.serialization import declarations, inspecting  # noqa: E402
+from scalekeeper.registry import _documents, loss_scales, target  # noqa: E402
+from scalekeeper.registry._import_paths import AllowList  # noqa: E402
+from scalekeeper.registry._optimizer_spec import OPTIMIZERS, SCHEDULES  # noqa: E402
+from scalekeeper.serialization import inspection  # noqa: E402
+from scalekeeper.serialization.keras import _optimizer_config  # noqa: E402
 
 NOTHING = AllowList()
 NEWEST = target("keras3")
@@ -82,12 +83,12 @@ def ways(name):
     """Everything that takes a name from somebody else: what it is called, and what to do."""
     yield "resolve", partial(outcome, loss_scales.resolve, name)
     for document in spellings.documents_with(name):
-        source = documents.Source("doc.yaml", spellings.as_text(document))
-        yield "a mapping", partial(outcome, documents.load_document, document)
-        yield "a document", partial(outcome, documents.check_text, source, NEWEST, NOTHING)
-        yield "as a policy", partial(outcome, documents.check_loss_scale, source, NOTHING)
+        source = _documents.Source("doc.yaml", spellings.as_text(document))
+        yield "a mapping", partial(outcome, _documents.load_document, document)
+        yield "a document", partial(outcome, _documents.check_text, source, NEWEST, NOTHING)
+        yield "as a policy", partial(outcome, _documents.check_loss_scale, source, NOTHING)
     for config in spellings.configurations_with(name):
-        yield "a configuration", partial(outcome, declarations.declared, config)
+        yield "a configuration", partial(outcome, _optimizer_config.declared, config)
 
 
 def ways_with_files(name, folder):
@@ -100,7 +101,7 @@ def ways_with_files(name, folder):
         yield "simulate a file", partial(run, ["simulate", path, "--steps", "10"])
     yield "simulate", partial(run, ["simulate", "--steps", "10", "--", name])
     for source in files_with(name, folder):
-        yield os.path.basename(source), partial(outcome, inspecting.inspect, source)
+        yield os.path.basename(source), partial(outcome, inspection.inspect, source)
         yield "inspect " + os.path.basename(source), partial(run, ["inspect", source])
         if source.endswith(".json"):
             made = os.path.join(folder, "made", "new.json")
@@ -130,9 +131,9 @@ def main():
                         came = way()
                     tell(f"{group}: {what}", name, came, seen)
         for text in spellings.tagged_documents():
-            source = documents.Source("doc.yaml", text)
+            source = _documents.Source("doc.yaml", text)
             with watcher.watching() as seen:
-                came = outcome(documents.check_text, source, NEWEST, NOTHING)
+                came = outcome(_documents.check_text, source, NEWEST, NOTHING)
             tell("tag", text, came, seen)
         near = AllowList(["package.*"])
         for name in (*spellings.for_package(), "package.module:Mine"):

@@ -20,7 +20,7 @@ CORPUS = sorted(glob.glob(os.path.join(HERE, "corpus", "files", "*")))
 # Runs commands one after the other, each in a process of its own, as the command does it itself.
 MANY = """
 import json, os, resource, sys, tempfile
-import rich.console, rich.table, scalekeeper.cli, scalekeeper.conversion, scalekeeper.serialization.inspecting
+import rich.console, rich.table, scalekeeper.cli, scalekeeper.serialization, scalekeeper.serialization.inspection
 import scalekeeper.simulation
 
 for arguments in json.load(sys.stdin):

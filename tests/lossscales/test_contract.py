@@ -9,7 +9,7 @@ import pytest
 
 from scalekeeper import DynamicLossScale, FixedLossScale, InvalidSpecError, LossScale, LossScaleParams, Report
 from scalekeeper.lossscales import advance
-from scalekeeper.lossscales.numpy_state import measure
+from scalekeeper.lossscales._numpy_state import measure
 
 
 class Drifting(LossScale):

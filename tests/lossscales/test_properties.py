@@ -18,7 +18,7 @@ from scalekeeper import (
     TolerantLossScale,
 )
 from scalekeeper.lossscales import advance
-from scalekeeper.lossscales.numpy_state import OPS
+from scalekeeper.lossscales._numpy_state import OPS
 
 MAX = float(np.finfo(np.float32).max)
 TINY = float(np.finfo(np.float32).tiny)

@@ -17,26 +17,26 @@ MODULES = sorted(
     if not module.name.endswith("__main__") and not module.name.startswith("scalekeeper.optimizer.")
 )
 WITH_EXAMPLES = {
-    "scalekeeper.conversion.aims",
+    "scalekeeper.serialization._conversion.target",
     "scalekeeper.lossscales.adaptive_window",
     "scalekeeper.lossscales.contract",
     "scalekeeper.lossscales.dynamic",
     "scalekeeper.lossscales.fixed",
     "scalekeeper.lossscales.log_max",
     "scalekeeper.lossscales.none",
-    "scalekeeper.lossscales.numpy_state",
+    "scalekeeper.lossscales._numpy_state",
     "scalekeeper.lossscales.scheduled",
     "scalekeeper.lossscales.tolerant",
-    "scalekeeper.registry.documents",
-    "scalekeeper.registry.plugins",
-    "scalekeeper.registry.targets",
-    "scalekeeper.serialization.declarations",
-    "scalekeeper.simulation.recommending",
-    "scalekeeper.simulation.simulator",
-    "scalekeeper.simulation.synthetic",
-    "scalekeeper.simulation.trace_writing",
-    "scalekeeper.simulation.traces",
-    "scalekeeper.testing.checking",
+    "scalekeeper.registry._documents",
+    "scalekeeper.registry._plugins",
+    "scalekeeper.registry._targets",
+    "scalekeeper.serialization.keras._optimizer_config",
+    "scalekeeper.simulation._recommendation",
+    "scalekeeper.simulation._simulator",
+    "scalekeeper.simulation._synthetic_traces",
+    "scalekeeper.simulation._trace_writer",
+    "scalekeeper.simulation._traces",
+    "scalekeeper.testing._check_runner",
 }
 
 

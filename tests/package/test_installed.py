@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from scalekeeper.registry.compat import metadata
+from scalekeeper.registry._compat import metadata
 
 FILES = [str(path).replace("\\", "/") for path in metadata.files("scalekeeper")]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from scalekeeper.registry import known_targets, loss_scales
-from scalekeeper.registry.optimizers import argument_model, names
+from scalekeeper.registry._optimizer_spec import argument_model, names
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

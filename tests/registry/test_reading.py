@@ -5,15 +5,15 @@ import math
 import pytest
 from yaml import CSafeLoader, SafeLoader
 
-from scalekeeper.registry import reading
-from scalekeeper.registry.reading import MAX_DEPTH, MAX_NODES, UnreadableError, read
-from scalekeeper.registry.source import Source
+from scalekeeper.registry import _document_parser
+from scalekeeper.registry._document_parser import MAX_DEPTH, MAX_NODES, UnreadableError, read
+from scalekeeper.registry._source_text import Source
 
 
 @pytest.fixture(autouse=True, params=[CSafeLoader, SafeLoader])
 def _both_parsers(request, monkeypatch):
     """PyYAML comes with libyaml or without; nothing may depend on which."""
-    monkeypatch.setattr(reading, "_YAML_LOADER", request.param)
+    monkeypatch.setattr(_document_parser, "_YAML_LOADER", request.param)
 
 
 def yaml(text):

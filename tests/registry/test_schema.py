@@ -17,7 +17,7 @@ from scalekeeper import (
     temporary_registration,
 )
 from scalekeeper.registry import target
-from scalekeeper.registry.fields import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY
+from scalekeeper.registry.field_types import FLOAT32_ABOVE_ONE, FLOAT32_MAX, FLOAT32_TINY
 
 TARGETS = ("2.0", "2.10", "2.15", "2.21-tf_keras", "2.21-keras3")
 SCHEMAS = {name: document_schema(target(name)) for name in TARGETS}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.registry.source import Source
+from scalekeeper.registry._source_text import Source
 
 
 @pytest.mark.parametrize(

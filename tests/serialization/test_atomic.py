@@ -10,14 +10,14 @@ import time
 
 import pytest
 
-from scalekeeper.serialization import atomic
-from scalekeeper.serialization.atomic import replacing
+from scalekeeper.serialization import _atomic
+from scalekeeper.serialization._atomic import replacing
 
 KILLS = int(os.environ.get("SCALEKEEPER_KILLS", "5"))
 
 WRITER = """
 import itertools, os, sys
-from scalekeeper.serialization.atomic import replacing
+from scalekeeper.serialization._atomic import replacing
 kind, path = sys.argv[1:]
 print("ready", flush=True)
 for number in itertools.count(1):
@@ -34,7 +34,7 @@ for number in itertools.count(1):
 
 STOPS_WHILE_WRITING = """
 import sys, time
-from scalekeeper.serialization.atomic import replacing
+from scalekeeper.serialization._atomic import replacing
 with replacing(sys.argv[1]) as temporary:
     open(temporary, "w").close()
     print("writing", flush=True)
@@ -186,7 +186,7 @@ def test_an_old_folder_that_was_put_aside_is_kept_until_there_is_a_new_one(tmp_p
 def test_an_old_folder_is_put_aside_under_a_name_of_its_own(tmp_path, monkeypatch):
     """The name that clearing looks for."""
     write(tmp_path / "model", "old", True)
-    monkeypatch.setattr(atomic, "_exchanged", lambda one, other: False)
+    monkeypatch.setattr(_atomic, "_exchanged", lambda one, other: False)
     moved = []
     rename = os.rename
     monkeypatch.setattr(os, "rename", lambda old, new: (moved.append((old, new)), rename(old, new)))
@@ -200,7 +200,7 @@ def test_without_locks_nothing_is_cleared(tmp_path, monkeypatch):
     with killed_while_writing(tmp_path / "model"):
         pass
     left = folders_beside(tmp_path)
-    monkeypatch.setattr(atomic, "fcntl", None)
+    monkeypatch.setattr(_atomic, "fcntl", None)
     write(tmp_path / "model", "new", False)
     assert folders_beside(tmp_path) == left
     assert written(str(tmp_path / "model")) == ["new"]

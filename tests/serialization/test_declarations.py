@@ -8,7 +8,7 @@ import pytest
 
 from scalekeeper import TranslationError
 from scalekeeper.registry import known_targets
-from scalekeeper.serialization.declarations import (
+from scalekeeper.serialization.keras._optimizer_config import (
     KERAS_3,
     LEGACY,
     NEW,

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from scalekeeper import UnreadableFileError
-from scalekeeper.registry.documents import ADVANCE, HOLD
-from scalekeeper.serialization import h5_files
+from scalekeeper.registry._documents import ADVANCE, HOLD
+from scalekeeper.serialization.formats import h5
 
 ADAM = {"class_name": "Adam", "config": {"learning_rate": 0.5}}
 OWNERS = ["d2/kernel", "d1/kernel", "d1/bias"]  # of a model whose first layer is d2
@@ -68,7 +68,7 @@ NUMBERS = {
 )
 def test_keras_2(tmp_path, names, in_bytes):
     """Layers in their order, slots by owner, iterations; bytes or text, as h5py 2 and 3 have it."""
-    contents = h5_files.read(write(tmp_path / "model.h5", optimizer=names, in_bytes=in_bytes))
+    contents = h5.read(write(tmp_path / "model.h5", optimizer=names, in_bytes=in_bytes))
     assert list(contents.variables) == OWNERS
     assert {owner: set(slots) for owner, slots in contents.slots.items()} == {owner: {"m", "v"} for owner in OWNERS}
     stem = names[1].split(":")[0]
@@ -92,7 +92,7 @@ def test_keras_3(tmp_path):
     with h5py.File(path, "a") as file:
         file["optimizer_weights/loss_scale_optimizer/iteration"][()] = 0
         file["optimizer_weights/loss_scale_optimizer/learning_rate"][()] = 0
-    contents = h5_files.read(path)
+    contents = h5.read(path)
     assert (contents.iterations, contents.learning_rate) == (7, 0.25)
     assert contents.loss_scale_state == {"current_loss_scale": 512.0, "good_steps": 2}
     assert {owner: set(each) for owner, each in contents.slots.items()} == {owner: {"m", "v"} for owner in OWNERS}
@@ -118,7 +118,7 @@ WORDS = ("momentum", "velocity")
 )
 def test_what_a_skipped_step_did(tmp_path, version, expected):
     """The version that wrote the file tells; a Keras without TensorFlow has no loss scale."""
-    assert h5_files.read(write(tmp_path / "model.h5", version=version)).skipped_steps == expected
+    assert h5.read(write(tmp_path / "model.h5", version=version)).skipped_steps == expected
 
 
 def test_long_lists_of_names_are_cut_into_pieces(tmp_path):
@@ -131,7 +131,7 @@ def test_long_lists_of_names_are_cut_into_pieces(tmp_path):
         group.attrs["weight_names1"] = [b"Adam/d1/bias/m:0"]
         group["Adam/iter:0"], group["Adam/d1/bias/m:0"] = np.int64(7), values("m")
         file.attrs["scalekeeper0"], file.attrs["scalekeeper1"] = record[:20], record[20:]
-    contents = h5_files.read(path)
+    contents = h5.read(path)
     assert (contents.iterations, list(contents.slots)) == (7, ["d1/bias"])
     assert contents.skipped_steps == HOLD  # our record knows better than the version
 
@@ -148,7 +148,7 @@ def test_what_ours_adds(tmp_path):
     path = write(tmp_path / "model.h5", version="2.10.0", scalekeeper=json.dumps(record))
     with h5py.File(path, "a") as file:
         file["scalekeeper_slots/d1/bias/m"] = values("m")
-    contents = h5_files.read(path)
+    contents = h5.read(path)
     assert contents.writer == ("h5", "2.10.0", "2.10.1", "0.1.0")
     assert contents.loss_scale == {"class_name": "Mine", "config": {"start": 8.0}}
     assert contents.loss_scale_state == {"my_scale": 4.0, "overflows": 1}
@@ -165,7 +165,7 @@ def test_variables_of_one_name_get_numbers(tmp_path):
             group = file.create_group(layer)
             group.attrs["weight_names"] = [b"kernel:0"]
             group["kernel:0"] = np.float32([number])
-    contents = h5_files.read(path)
+    contents = h5.read(path)
     assert {owner: value.read().tolist() for owner, value in contents.variables.items()} == {
         "kernel": [0.0],
         "kernel#1": [1.0],
@@ -176,7 +176,7 @@ def test_variables_of_one_name_get_numbers(tmp_path):
 def test_nothing_is_read_unasked(tmp_path):
     """Shape and type are known; the value is what the file has when it is asked for."""
     path = write(tmp_path / "model.h5")
-    value = h5_files.read(path).variables["d1/bias"]
+    value = h5.read(path).variables["d1/bias"]
     assert (value.shape, value.dtype) == ((2,), "float32")
     with h5py.File(path, "a") as file:  # nobody keeps the file open either
         file["model_weights/d1/d1/bias:0"][:] = [3.0, 4.0]
@@ -190,7 +190,7 @@ def test_two_bytes_of_no_type_are_bfloat16(tmp_path):
         del file["model_weights/d1/d1/bias:0"]
         bits = (np.float32([1.5, -2.0]).view(np.uint32) >> 16).astype(np.uint16)
         file["model_weights/d1/d1/bias:0"] = bits.view("V2")
-    value = h5_files.read(path).variables["d1/bias"]
+    value = h5.read(path).variables["d1/bias"]
     assert (value.dtype, value.read().tolist()) == ("float32", [1.5, -2.0])
 
 
@@ -202,7 +202,7 @@ def test_links_are_not_followed(tmp_path, link):
         del file["model_weights/d1/d1/bias:0"]
         file["model_weights/d1/d1/bias:0"] = link
     with pytest.raises(UnreadableFileError, match="there is no d1/bias:0"):
-        h5_files.read(path)
+        h5.read(path)
 
 
 def test_data_in_other_files_is_not_read(tmp_path):
@@ -215,7 +215,7 @@ def test_data_in_other_files_is_not_read(tmp_path):
         del group["d1/bias:0"]
         group.create_dataset("d1/bias:0", (2,), "float32", external=[(str(secret), 0, 8)])
     with pytest.raises(UnreadableFileError, match="kept in other files"):
-        h5_files.read(path)
+        h5.read(path)
 
 
 def test_a_group_that_holds_itself_ends(tmp_path):
@@ -224,7 +224,7 @@ def test_a_group_that_holds_itself_ends(tmp_path):
     with h5py.File(path, "a") as file:
         file["scalekeeper_slots/d1/bias/m"] = values("m")
         file["scalekeeper_slots/d1/bias/again"] = file["scalekeeper_slots"]
-    assert list(h5_files.read(path).slots) == ["d1/bias"]
+    assert list(h5.read(path).slots) == ["d1/bias"]
 
 
 @pytest.mark.parametrize(
@@ -246,7 +246,7 @@ def test_a_broken_file_is_one_kind_of_error(tmp_path, damage):
     with open(path, "wb") as stream:
         stream.write(damage(data))
     with pytest.raises(UnreadableFileError, match="model.h5"):
-        [value.read() for value in h5_files.read(path).variables.values()]
+        [value.read() for value in h5.read(path).variables.values()]
 
 
 def test_an_h5_file_of_somebody_elses(tmp_path):
@@ -254,10 +254,10 @@ def test_an_h5_file_of_somebody_elses(tmp_path):
     with h5py.File(str(tmp_path / "x.h5"), "w") as file:
         file["data"] = [1, 2, 3]
     with pytest.raises(UnreadableFileError, match="holds no layers"):
-        h5_files.read(str(tmp_path / "x.h5"))
+        h5.read(str(tmp_path / "x.h5"))
 
 
 def test_a_missing_file():
     """As Python says it."""
     with pytest.raises(FileNotFoundError, match="nowhere.h5"):
-        h5_files.read("nowhere.h5")
+        h5.read("nowhere.h5")

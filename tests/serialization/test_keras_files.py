@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from scalekeeper import UnreadableFileError
-from scalekeeper.registry.documents import ADVANCE, HOLD
-from scalekeeper.serialization import keras_files
+from scalekeeper.registry._documents import ADVANCE, HOLD
+from scalekeeper.serialization.formats import keras_zip
 
 
 def layer(class_name, name, **config):
@@ -73,7 +73,7 @@ def write(
 @pytest.mark.parametrize("container", ["layers", "_layer_checkpoint_dependencies"])
 def test_layers_have_the_names_of_the_configuration(tmp_path, container):
     """In the model's order, whatever the folders are called, and in models inside of it."""
-    contents = keras_files.read(write(tmp_path / "model.keras", container=container))
+    contents = keras_zip.read(write(tmp_path / "model.keras", container=container))
     assert {owner: value.read().item() for owner, value in contents.variables.items()} == OWNERS
     assert list(contents.variables) == list(OWNERS)
     assert contents.model_config == MODEL
@@ -91,7 +91,7 @@ def test_layers_in_layers_are_in_the_order_of_their_variables(tmp_path):
     }
     config = layer("Functional", "tiny", layers=[layer("Bidirectional", "both"), layer("MultiHeadAttention", "heads")])
     folders = {f"layers/{folder}/{name}/vars/0": [1.0] for folder, (_, names) in inside.items() for name in names}
-    contents = keras_files.read(write(tmp_path / "model.keras", config=config, folders=folders))
+    contents = keras_zip.read(write(tmp_path / "model.keras", config=config, folders=folders))
     expected = [f"{outer}/{name}/0" for outer, names in inside.values() for name in names]
     assert (list(contents.variables), contents.is_ordered) == (expected, True)
 
@@ -100,14 +100,14 @@ def test_an_order_that_is_not_known_is_not_made_up(tmp_path):
     """Layers that a class of one's own has as attributes have names, from Keras 3 on, and no order."""
     folders = {"zeta/vars/0": [1.0], "all/dense/vars/0": [2.0]}
     path = write(tmp_path / "model.keras", config=layer("Mine", "mine"), folders=folders)
-    contents = keras_files.read(path)
+    contents = keras_zip.read(path)
     assert (list(contents.variables), contents.is_ordered) == (["dense/0", "zeta/0"], False)
 
 
 def test_folders_that_do_not_fit_keep_their_names(tmp_path):
     """A layer more than the configuration has: then nothing is guessed, and a note says so."""
     path = write(tmp_path / "model.keras", arrays={"layers/lstm/vars/0": [1.0]})
-    contents = keras_files.read(path)
+    contents = keras_zip.read(path)
     assert "lstm/0" in contents.variables
     assert "does not have one folder for each layer" in contents.notes[0]
 
@@ -116,7 +116,7 @@ def test_variables_are_in_the_order_of_their_numbers(tmp_path):
     """The tenth comes after the second."""
     arrays = {f"optimizer/vars/{number}": np.float32(number) for number in range(1, 12)}
     arrays["optimizer/vars/0"] = np.int64(7)
-    contents = keras_files.read(write(tmp_path / "model.keras", version="2.15.0", arrays=arrays))
+    contents = keras_zip.read(write(tmp_path / "model.keras", version="2.15.0", arrays=arrays))
     assert [value.read().item() for value in contents.weight_list] == [7, *range(1, 12)]
 
 
@@ -126,7 +126,7 @@ def test_keras_3s_loss_scale(tmp_path):
     inner = [np.int64(7), np.float32(0.25), np.float32([1.0])]
     arrays = {f"optimizer/vars/{number}": value for number, value in enumerate(outer + inner)}
     arrays.update({f"optimizer/inner_optimizer/vars/{number}": value for number, value in enumerate(inner)})
-    contents = keras_files.read(write(tmp_path / "model.keras", arrays=arrays))
+    contents = keras_zip.read(write(tmp_path / "model.keras", arrays=arrays))
     assert contents.loss_scale_state == {"good_steps": 2, "current_loss_scale": 512.0}
     assert (contents.iterations, contents.learning_rate, contents.skipped_steps) == (7, 0.25, HOLD)
     assert len(contents.weight_list) == 3
@@ -138,7 +138,7 @@ def test_keras_2s_optimizer(tmp_path):
     arrays = {
         f"optimizer/{where}vars/{n}": value for where in ("", "inner_optimizer/") for n, value in enumerate(values)
     }
-    contents = keras_files.read(write(tmp_path / "model.keras", version="2.15.0", arrays=arrays))
+    contents = keras_zip.read(write(tmp_path / "model.keras", version="2.15.0", arrays=arrays))
     assert (contents.iterations, contents.learning_rate, contents.loss_scale_state) == (7, None, {})
     assert (len(contents.weight_list), contents.skipped_steps) == (2, ADVANCE)
 
@@ -147,7 +147,7 @@ def test_a_schedule_is_no_variable(tmp_path):
     """What follows the iterations is a slot then."""
     config = {"class_name": "Adam", "config": {"learning_rate": {"class_name": "ExponentialDecay", "config": {}}}}
     arrays = {"optimizer/vars/0": np.int64(7), "optimizer/vars/1": np.float32(0.125)}
-    contents = keras_files.read(write(tmp_path / "model.keras", optimizer=config, arrays=arrays))
+    contents = keras_zip.read(write(tmp_path / "model.keras", optimizer=config, arrays=arrays))
     assert (contents.iterations, contents.learning_rate) == (7, None)
 
 
@@ -159,7 +159,7 @@ def test_what_ours_adds(tmp_path):
     record = {"version": 1, "written_by": {"scalekeeper": "0.1.0"}, "skipped_steps": HOLD, "iterations": 5}
     arrays = {f"scalekeeper_slots/d1/kernel/{name}": np.float32([row]) for name, row in SLOTS.items()}
     path = write(tmp_path / "model.keras", version="2.15.0", record=record, arrays=arrays)
-    contents = keras_files.read(path)
+    contents = keras_zip.read(path)
     assert contents.variables.keys() == OWNERS.keys()
     assert (contents.iterations, contents.skipped_steps, contents.writer.scalekeeper) == (5, HOLD, "0.1.0")
     slots = contents.slots["d1/kernel"]
@@ -177,7 +177,7 @@ def test_a_compressed_file_is_read_too(tmp_path):
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    contents = keras_files.read(packed)
+    contents = keras_zip.read(packed)
     assert {owner: value.read().item() for owner, value in contents.variables.items()} == OWNERS
 
 
@@ -190,7 +190,7 @@ def test_bombs_do_not_go_off(tmp_path, member):
         for name in old.namelist():
             new.writestr(name, old.read(name) if name != member else bytes(70 * 2**20))
     with pytest.raises(UnreadableFileError, match=f"{member}.* bytes"):
-        keras_files.read(bomb)
+        keras_zip.read(bomb)
 
 
 @pytest.mark.parametrize("name", ["../outside", "/tmp/../outside", "a/../../outside"])
@@ -201,7 +201,7 @@ def test_no_member_is_written_anywhere(tmp_path, name):
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr(name, "harm")
     before = sorted(map(str, tmp_path.rglob("*")))
-    contents = keras_files.read(path)
+    contents = keras_zip.read(path)
     assert {owner: value.read().item() for owner, value in contents.variables.items()} == OWNERS
     assert sorted(map(str, tmp_path.rglob("*"))) == before
     assert not os.path.exists("/outside")
@@ -214,7 +214,7 @@ def test_h5_under_that_name(tmp_path):
         file.attrs["layer_names"] = [b"d1"]
         file.create_group("d1").attrs["weight_names"] = [b"d1/bias:0"]
         file["d1/d1/bias:0"] = np.float32([1.0])
-    contents = keras_files.read(path)
+    contents = keras_zip.read(path)
     assert (contents.writer.format, list(contents.variables)) == ("h5", ["d1/bias"])
 
 
@@ -238,4 +238,4 @@ def test_a_broken_file_is_one_kind_of_error(tmp_path, damage):
     with open(path, "wb") as stream:
         stream.write(damage(data))
     with pytest.raises(UnreadableFileError, match="model.keras"):
-        keras_files.read(path)
+        keras_zip.read(path)

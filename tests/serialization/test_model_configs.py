@@ -6,7 +6,7 @@ import os
 import pytest
 
 from scalekeeper import TranslationError
-from scalekeeper.serialization.model_configs import KERAS_2, KERAS_2_NEW, KERAS_3, translated
+from scalekeeper.serialization.keras._model_config import KERAS_2, KERAS_2_NEW, KERAS_3, translated
 
 DATA = os.path.join(os.path.dirname(__file__), "data", "models")
 

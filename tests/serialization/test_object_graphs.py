@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization.object_graphs import Attribute, Node, ObjectGraph, Slot
+from scalekeeper.serialization.formats._object_graph import Attribute, Node, ObjectGraph, Slot
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from scalekeeper.serialization.open_files import kept_open, opened
+from scalekeeper.serialization._file_cache import kept_open, opened
 
 
 @pytest.fixture

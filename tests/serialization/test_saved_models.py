@@ -5,8 +5,8 @@ import json
 import pytest
 
 from scalekeeper import UnreadableFileError
-from scalekeeper.registry.documents import ADVANCE, HOLD
-from scalekeeper.serialization import saved_models
+from scalekeeper.registry._documents import ADVANCE, HOLD
+from scalekeeper.serialization.formats import saved_model
 
 MODEL = {"class_name": "Sequential", "config": {"name": "tiny"}}
 OPTIMIZER = {"class_name": "LossScaleOptimizer", "config": {}}
@@ -43,7 +43,7 @@ def write(tmp_path, field):
 )
 def test_the_model_is_described(write, version, tensorflow, is_apart, skipped_steps):
     """In the graph's nodes up to 2.4, in a file of its own after that."""
-    contents = saved_models.read(write(version, tensorflow, is_apart=is_apart))
+    contents = saved_model.read(write(version, tensorflow, is_apart=is_apart))
     assert contents.writer == ("saved_model", version, tensorflow, None)
     assert contents.model_config == MODEL
     assert contents.training_config == {"loss": "mse"}
@@ -54,14 +54,14 @@ def test_the_model_is_described(write, version, tensorflow, is_apart, skipped_st
 def test_what_ours_adds(write):
     """The record lies in a folder that TensorFlow copies and does not read."""
     record = {"version": 1, "written_by": {"scalekeeper": "0.1.0"}, "skipped_steps": HOLD, "iterations": 5}
-    contents = saved_models.read(write("2.15.0", "2.15.1", is_apart=True, record=record))
+    contents = saved_model.read(write("2.15.0", "2.15.1", is_apart=True, record=record))
     assert (contents.skipped_steps, contents.iterations, contents.writer.scalekeeper) == (HOLD, 5, "0.1.0")
 
 
 def test_a_model_that_keras_does_not_describe(tmp_path, field):
     """One that was exported has a graph and nothing else: a note says so."""
     (tmp_path / "saved_model.pb").write_bytes(field(2, field(1, field(5, "2.21.0"))))
-    contents = saved_models.read(str(tmp_path))
+    contents = saved_model.read(str(tmp_path))
     assert (contents.model_config, contents.optimizer_config) == (None, None)
     assert "exported" in contents.notes[0]
 
@@ -74,11 +74,11 @@ def test_a_broken_file_is_one_kind_of_error(write, tmp_path, name, damage):
     file = tmp_path / name
     file.write_bytes(damage(file.read_bytes()))
     with pytest.raises(UnreadableFileError, match="not a SavedModel that can be read"):
-        saved_models.read(path)
+        saved_model.read(path)
 
 
 def test_an_empty_graph_is_no_saved_model(tmp_path):
     """An empty file is a protocol buffer too, but it says nothing."""
     (tmp_path / "saved_model.pb").write_bytes(b"")
     with pytest.raises(UnreadableFileError, match="no graph is in it"):
-        saved_models.read(str(tmp_path))
+        saved_model.read(str(tmp_path))

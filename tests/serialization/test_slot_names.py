@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization.slot_names import (
+from scalekeeper.serialization.keras._slot_names import (
     attribute_names,
     class_of_words,
     ending_word,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from scalekeeper import InvalidSpecError, UnreadableFileError, read_state, save_state
-from scalekeeper.serialization import states
-from scalekeeper.serialization.contents import Contents, Value, Writer
+from scalekeeper.serialization.formats import npz
+from scalekeeper.serialization.training_state import Contents, Value, Writer
 
 
 def contents():
@@ -33,7 +33,7 @@ class Optimizer:
     """What save_state asks of one."""
 
     def state_dict(self):
-        return states.state_dict_of(contents())
+        return npz.state_dict_of(contents())
 
 
 def plain(value):
@@ -45,7 +45,7 @@ def plain(value):
 
 def test_a_state_is_plain_but_for_its_arrays():
     """Without its slots it is JSON; these are NumPy arrays by variable and name."""
-    state = states.state_dict_of(contents())
+    state = npz.state_dict_of(contents())
     slots = state.pop("slots")
     assert json.loads(json.dumps(state)) == state
     assert (state["version"], state["iterations"], state["skipped_steps"]) == (1, 7, "hold")
@@ -55,8 +55,8 @@ def test_a_state_is_plain_but_for_its_arrays():
 
 def test_a_state_comes_back_from_a_mapping():
     """What is read of it is what it was made of."""
-    state = states.state_dict_of(contents())
-    assert plain(states.state_dict_of(states.contents_of_state_dict(state))) == plain(state)
+    state = npz.state_dict_of(contents())
+    assert plain(npz.state_dict_of(npz.contents_of_state_dict(state))) == plain(state)
 
 
 @pytest.mark.parametrize("name", ["state.npz", "state"])
@@ -64,7 +64,7 @@ def test_a_state_comes_back_from_a_file(tmp_path, name):
     """Under the name that was given, and no other."""
     save_state(Optimizer(), tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert plain(read_state(tmp_path / name)) == plain(states.state_dict_of(contents()))
+    assert plain(read_state(tmp_path / name)) == plain(npz.state_dict_of(contents()))
 
 
 @pytest.mark.parametrize(
@@ -81,16 +81,16 @@ def test_a_state_comes_back_from_a_file(tmp_path, name):
 )
 def test_a_wrong_state_is_refused(name, value, message):
     """With the place, what was found there, and what it should be."""
-    state = {**states.state_dict_of(contents()), name: value}
+    state = {**npz.state_dict_of(contents()), name: value}
     with pytest.raises(InvalidSpecError) as caught:
-        states.contents_of_state_dict(state)
+        npz.contents_of_state_dict(state)
     assert str(caught.value).startswith(message)
 
 
 def test_what_is_no_mapping_is_refused():
     """A list of weights, for instance."""
     with pytest.raises(InvalidSpecError, match="is not a training state"):
-        states.contents_of_state_dict([1, 2])
+        npz.contents_of_state_dict([1, 2])
 
 
 def test_a_file_without_a_record_is_refused(tmp_path):
@@ -138,7 +138,7 @@ def test_a_file_that_is_cut_off_is_refused(tmp_path):
 )
 def test_counters_of_skipped_steps_that_are_none_are_refused(skips, path):
     """The error names the counter, also where a variable has the same name as one."""
-    state = {**states.state_dict_of(contents()), "skips": skips}
+    state = {**npz.state_dict_of(contents()), "skips": skips}
     with pytest.raises(InvalidSpecError) as caught:
-        states.contents_of_state_dict(state)
+        npz.contents_of_state_dict(state)
     assert [problem.path for problem in caught.value.problems] == [path]

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalekeeper.serialization.weight_lists import Expected, decoded
+from scalekeeper.serialization._optimizer_weight_lists import Expected, decoded
 
 KERNEL, BIAS = np.arange(6.0).reshape(2, 3), np.arange(3.0)
 ADAM = Expected(

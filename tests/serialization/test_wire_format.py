@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization.wire_format import all_of, fields, last_of, text
+from scalekeeper.serialization.formats._wire_format import all_of, fields, last_of, text
 
 
 def test_fields_of_every_kind():

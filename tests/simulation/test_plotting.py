@@ -11,7 +11,7 @@ import pytest
 
 from scalekeeper import Trace, simulate
 from scalekeeper.simulation import overflowing_above, synthetic
-from scalekeeper.simulation.plotting import outline, overflow_marks, plot
+from scalekeeper.simulation._plot import outline, overflow_marks, plot
 
 POLICIES = ("dynamic", {"name": "dynamic", "increment_period": 10}, 4096, 65536)
 

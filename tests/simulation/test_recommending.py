@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalekeeper import Trace, load_document, recommend, simulate
-from scalekeeper.registry.documents import check_loss_scale, source_of
-from scalekeeper.registry.import_paths import AllowList
+from scalekeeper.registry._documents import check_loss_scale, source_of
+from scalekeeper.registry._import_paths import AllowList
 from scalekeeper.simulation import synthetic
 
 INF = float("inf")

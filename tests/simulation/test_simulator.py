@@ -203,12 +203,12 @@ def test_short_cuts_change_nothing(policy, trace):
 
 def test_states_are_forgotten_when_they_are_too_many(monkeypatch):
     """With a memory for three, the result is the same."""
-    from scalekeeper.simulation import simulator
+    from scalekeeper.simulation import _simulator
 
     trace = Trace(np.tile([1.0, 1, 1, 1, 1e30], 60))
     policy = DynamicLossScale(64, 3)
     expected = simulate_every_step(policy, trace)
-    monkeypatch.setattr(simulator, "_MOST_REMEMBERED", 3)
+    monkeypatch.setattr(_simulator, "_MOST_REMEMBERED", 3)
     assert simulate(policy, trace).scale.tobytes() == expected.scale.tobytes()
 
 

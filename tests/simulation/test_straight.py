@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scalekeeper import LossScale, Trace, resolve
 from scalekeeper.registry import loss_scales
 from scalekeeper.simulation import simulate, simulate_every_step
-from scalekeeper.simulation.straight import straight_loop
+from scalekeeper.simulation._step_codegen import straight_loop
 
 INF = float("inf")
 PARAMETERS = {

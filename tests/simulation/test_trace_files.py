@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import scalekeeper
 from scalekeeper import ScalekeeperError, Trace, UnreadableFileError, read_trace, write_trace
-from scalekeeper.simulation import trace_files
+from scalekeeper.simulation import _trace_files
 
 INF = float("inf")
 floats = st.floats(0, float(np.finfo(np.float32).max), width=32) | st.just(INF)
@@ -178,7 +178,7 @@ def test_a_damaged_npz_file_is_a_trace_or_our_error(folder, place, value, cut):
 def test_a_huge_file_is_refused(tmp_path, monkeypatch, ending):
     """With a limit that a test can reach."""
     write_trace(Trace([1, 2, 3]), tmp_path / f"run.{ending}")
-    monkeypatch.setattr(trace_files, "MOST_STEPS", 2)
+    monkeypatch.setattr(_trace_files, "MOST_STEPS", 2)
     with pytest.raises(UnreadableFileError, match=r"more than (2 steps|a trace may have \(2\))"):
         read_trace(tmp_path / f"run.{ending}")
 

@@ -8,7 +8,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from scalekeeper.registry.compat import metadata
+from scalekeeper.registry._compat import metadata
 
 try:
     import tomllib

@@ -17,7 +17,7 @@ from packaging.version import Version
 from source_code import FORBIDDEN_CALLS, FORBIDDEN_MODULES
 
 from scalekeeper import UnreadableFileError
-from scalekeeper.serialization.states import read_state
+from scalekeeper.serialization.formats.npz import read_state
 
 with open(os.path.join(HERE, "advisories.json"), encoding="utf-8") as _stream:
     KNOWN = json.load(_stream)
@@ -87,7 +87,7 @@ def test_the_check_finds_an_affected_version():
 def test_commands_import_neither_pygments_nor_markdown(command):
     """What rich has for colouring source code and for Markdown is not loaded, so no file reaches it."""
     script = (
-        "import sys\nfrom scalekeeper.cli.main import main\n"
+        "import sys\nfrom scalekeeper.cli._main import main\n"
         f"main({command!r}, standalone_mode=False)\n"
         "print('\\n' + repr(sorted({'pygments', 'markdown_it', 'commonmark'} & set(sys.modules))))"
     )

@@ -24,21 +24,21 @@ OF_THE_CALLER = {"pytest"}  # who has it call tests has it
 # where one of them stands all the same, and why that is safe
 ALLOWED = {
     (
-        "simulation/straight.py",
+        "simulation/_step_codegen.py",
         "exec",
     ): "of numbers and names of our own alone: test_written_loop.py",
-    ("serialization/atomic.py", "ctypes"): "one function of the C library, to exchange two folders at once",
-    ("cli/isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
-    ("demo/processes.py", "subprocess"): "this Python anew, with a module of ours and no shell",
-    ("registry/import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
-    ("registry/plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
+    ("serialization/_atomic.py", "ctypes"): "one function of the C library, to exchange two folders at once",
+    ("cli/_isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
+    ("cli/_demo/worker_processes.py", "subprocess"): "this Python anew, with a module of ours and no shell",
+    ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
+    ("registry/_plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
     ("optimizer/__init__.py", "import of a name"): "a file of this room, from a table of literals",
-    ("optimizer/building.py", "import of a name"): "this room itself",
+    ("optimizer/build.py", "import of a name"): "this room itself",
     (
-        "testing/replicas.py",
+        "testing/_replica_checks.py",
         "subprocess",
     ): "this Python, with a module of ours, when a policy's author asks for a check",
-    ("testing/replica_process.py", "import of a name"): "the module of the class that its author has checked",
+    ("testing/_replica_process.py", "import of a name"): "the module of the class that its author has checked",
 }
 
 

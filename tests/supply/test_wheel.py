@@ -7,7 +7,7 @@ import os
 from dependencies import ROOT
 from source_code import rooms
 
-from scalekeeper.registry.compat import metadata
+from scalekeeper.registry._compat import metadata
 
 OF_THE_INSTALLATION = ("scalekeeper-", "../")  # metadata, and the command in the folder of commands
 DATA = (".json", ".yaml", "py.typed")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scalekeeper import LossScale, resolve
 from scalekeeper.registry import loss_scales
-from scalekeeper.simulation.straight import _watched, straight_loop
+from scalekeeper.simulation._step_codegen import _watched, straight_loop
 
 PARAMETERS = {
     "fixed": {"loss_scale_value": 64.0},

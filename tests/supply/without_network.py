@@ -39,7 +39,7 @@ def commands(folder, model):
 
 
 def run(arguments):
-    from scalekeeper.cli.main import main
+    from scalekeeper.cli._main import main
 
     with contextlib.redirect_stdout(io.StringIO()) as output:
         main(arguments, standalone_mode=False)
@@ -47,7 +47,7 @@ def run(arguments):
 
 
 def subcommands():
-    from scalekeeper.cli.main import main
+    from scalekeeper.cli._main import main
 
     return sorted(main.commands)
 

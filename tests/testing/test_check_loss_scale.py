@@ -12,7 +12,7 @@ import scalekeeper
 from scalekeeper import BrokenContractError, InvalidSpecError, LossScale
 from scalekeeper.registry import loss_scales
 from scalekeeper.testing import CHECKS, check_loss_scale
-from scalekeeper.testing.subject import Subject
+from scalekeeper.testing._subject import Subject
 
 IN_TENSORFLOW = [check.name for check in CHECKS if check.needs_tensorflow]
 # those that have parameters without a default, and those whose state must be told to change

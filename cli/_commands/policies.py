@@ -1,0 +1,53 @@
+"""POLICY on the command line: a name, a number, a mapping or a document."""
+
+from typing import Any, Mapping, Optional, Tuple
+
+import os
+
+_LONGEST_LABEL = 60
+
+Named = Tuple[str, Any]
+
+
+def named_policy(text: str, allow: Any) -> Named:
+    """A label and the policy."""
+    from ...registry import _documents, loss_scales
+
+    number = _as_number(text)
+    if number is not None:
+        return text, loss_scales.resolve(number)
+    if text.lstrip().startswith("{"):
+        # YAML reads JSON too, and says the same of what is wrong in it
+        source = _documents.source_of("POLICY", text.encode("utf-8", "replace"))
+        spec, policy = _documents.check_loss_scale(source, allow, is_json=False)
+        return _label(spec), policy
+    if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or _is_file(text):
+        spec, policy = _documents.check_loss_scale(_documents.source_at(text), allow)
+        return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
+    return text, loss_scales.resolve(text, allow=allow.patterns)
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return os.path.isfile(text)
+    except ValueError:  # a NUL in it, on Python 3.7
+        return False
+
+
+def _as_number(text: str) -> Optional[float]:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _label(spec: Any) -> str:
+    if not isinstance(spec, Mapping):
+        return _shortened(str(spec))
+    parameters = ", ".join(f"{key}={value}" for key, value in spec.items() if key != "name")
+    return _shortened(f"{spec['name']} ({parameters})" if parameters else spec["name"])
+
+
+def _shortened(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"

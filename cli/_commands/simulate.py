@@ -1,0 +1,198 @@
+"""``scalekeeper simulate``: what policies do with a run's gradients, without TensorFlow."""
+
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+
+import contextlib
+import csv
+import functools
+import json
+import os
+import sys
+
+import click
+
+from .._options import allow_option, json_option, limit_option, positive, search_current_folder
+from .completion import complete_policies
+from .policies import Named, named_policy
+
+_DEFAULT_MODEL = "drifting"
+_LONG = 200_000  # steps: less is done before a progress bar is seen
+_WIDE = 1000  # characters: what goes to a file or a program is not cut
+
+
+def _picture(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[str]:
+    if value is not None and os.path.splitext(value)[1].lower() not in (".png", ".svg", ".html"):
+        raise click.BadParameter(f"{value!r} must end with .png, .svg or .html: that says what is drawn")
+    return value
+
+
+@click.command("simulate")
+@click.argument("policy", metavar="POLICY", shell_complete=complete_policies)
+@click.option("--trace", "trace_file", metavar="FILE", type=click.Path(), help="A recorded trace: .csv or .npz.")
+@click.option(
+    "--overflow-above", metavar="X", type=float, callback=positive, help="Steps that overflow at any scale above X."
+)
+@click.option(
+    "--model",
+    metavar="NAME[:key=value,…]",
+    help="Made-up gradients: lognormal, decaying, spikes or drifting, with parameters such as median, spread and seed. "
+    f"Default: {_DEFAULT_MODEL}.",
+)
+@click.option("--steps", metavar="N", type=click.IntRange(1), help="How many. Default: all of the trace, or 100000.")
+@click.option(
+    "--compare",
+    metavar="POLICY",
+    multiple=True,
+    shell_complete=complete_policies,
+    help="Another policy on the same steps. May be repeated.",
+)
+@click.option(
+    "--plot", metavar="FILE", type=click.Path(), callback=_picture, help="Draw it: out.png, out.svg or out.html."
+)
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each policy.")
+@json_option
+@limit_option
+@allow_option
+def simulate_command(
+    policy: str,
+    trace_file: Optional[str],
+    overflow_above: Optional[float],
+    model: Optional[str],
+    steps: Optional[int],
+    compare: Tuple[str, ...],
+    plot: Optional[str],
+    as_csv: bool,
+    as_json: bool,
+    limit: Optional[float],
+    allow: Any,
+) -> None:
+    """Run policies over recorded or made-up gradients, and say how many steps each would lose.
+
+    POLICY is a name, a number, a mapping such as '{name: dynamic, increment_period: 500}', or a YAML or JSON document,
+    whose loss_scale is meant.
+    """
+    if sum(source is not None for source in (trace_file, overflow_above, model)) > 1:
+        raise click.UsageError("--trace, --overflow-above and --model exclude each other")
+    if as_csv and as_json:
+        raise click.UsageError("--csv and --json exclude each other")
+    search_current_folder(allow)
+    if plot is not None:
+        from ...simulation._plot import require_matplotlib
+
+        require_matplotlib()
+    policies = [named_policy(text, allow) for text in (policy, *compare)]
+    title, trace = _trace(trace_file, overflow_above, model, steps, limit)
+    found = _simulated(policies, trace, limit)
+    if as_csv:
+        _print_csv(found)
+    elif as_json:
+        click.echo(json.dumps(_for_json(title, trace, found), indent=2))
+    else:
+        _print(title, found)
+    if plot is not None:
+        from ...simulation._plot import plot as draw
+
+        draw(found, plot, title)
+        click.echo(f"drawn: {click.format_filename(plot)}", err=as_csv or as_json)
+
+
+def _trace(
+    path: Optional[str], above: Optional[float], model: Optional[str], steps: Optional[int], limit: Optional[float]
+) -> Tuple[str, Any]:
+    """What the trace is called, and the trace."""
+    from ...registry.errors import UnreadableFileError
+    from ...simulation import overflowing_above, parse_model, read_trace, synthetic
+    from ...simulation._synthetic_traces import DEFAULT_STEPS
+    from ...simulation._traces import FLOAT16_LARGEST
+
+    if path is not None:
+        trace, name = read_trace(path), os.path.basename(path)
+        if steps is not None and steps > len(trace):
+            raise UnreadableFileError(f"{path}: {steps} steps are asked for, and it has {len(trace)}")
+        trace = trace.first(len(trace) if steps is None else steps)
+    elif above is not None:
+        trace = overflowing_above(above, steps or DEFAULT_STEPS, limit or FLOAT16_LARGEST)
+        name = f"overflows above a scale of {above:g}"
+    else:
+        name, parameters = parse_model(model or _DEFAULT_MODEL)
+        trace = synthetic(name, steps or DEFAULT_STEPS, limit or FLOAT16_LARGEST, **parameters)
+        name = f"{name}, made up" + "".join(f", {key}={value}" for key, value in parameters.items())
+    return f"{name}, {len(trace):,} steps", trace
+
+
+def _simulated(policies: Sequence[Named], trace: Any, limit: Optional[float]) -> List[Named]:
+    from ...simulation import simulate
+
+    found = []
+    with progress_bar(len(trace) * len(policies)) as progress:
+        for number, (label, policy) in enumerate(policies):
+            told = functools.partial(progress, label, number * len(trace))
+            found.append((label, simulate(policy, trace, limit, progress=told)))
+    return found
+
+
+@contextlib.contextmanager
+def progress_bar(total: int) -> Iterator[Any]:
+    """A bar on a terminal, for what takes long: called with what is being done, and how many steps are done.
+
+    The number comes in two parts, which are added: before this piece of work, and in it.
+    """
+    if total < _LONG or not sys.stderr.isatty():
+        yield lambda label, before, done: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda label, before, done: bar.update(task, description=escape(label), completed=before + done)
+
+
+def _print(title: str, found: Sequence[Named]) -> None:
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from ...simulation._summary_table import COLUMNS, cells, notes
+
+    on_terminal = sys.stdout.isatty()
+    table = Table(box=box.SIMPLE_HEAD if on_terminal else None, pad_edge=on_terminal, padding=(0, 1))
+    for number, column in enumerate(COLUMNS):
+        table.add_column(column, justify="right" if number else "left", no_wrap=not on_terminal)
+    for named in found:
+        table.add_row(*(Text(cell) for cell in cells(*named)))
+    console = Console(width=None if on_terminal else _WIDE, highlight=False)
+    console.print(Text(title, style="bold cyan"))
+    console.print(table)
+    for note in notes(found):
+        console.print(Text(note, style="yellow"))
+
+
+def _print_csv(found: Sequence[Named]) -> None:
+    rows = [{"policy": label, **simulation.summary()} for label, simulation in found]
+    writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+
+
+def _for_json(title: str, trace: Any, found: Sequence[Named]) -> Dict[str, Any]:
+    return {
+        "trace": {"name": title, "steps": len(trace), "facts": trace.facts},
+        "limit": found[0][1].limit,
+        "policies": [
+            {
+                "policy": label,
+                "parameters": simulation.policy.get_config(),
+                **simulation.summary(),
+                "state": {name: _plain(value) for name, value in simulation.state.items()},
+            }
+            for label, simulation in found
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    number = value.item()
+    return number if number == number and abs(number) != float("inf") else None

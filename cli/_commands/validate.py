@@ -1,0 +1,70 @@
+"""``scalekeeper validate``: whether documents hold what they should, without TensorFlow."""
+
+from typing import Any, Dict, Tuple
+
+import json
+import sys
+
+import click
+
+from .._options import allow_option, json_option, search_current_folder, target_option
+
+
+@click.command("validate")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path())
+@target_option
+@allow_option
+@json_option
+def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: bool) -> None:
+    """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if any of them is wrong."""
+    search_current_folder(allow)
+    outcomes = []
+    for name in files:
+        document, error = _check(name, target, allow)
+        outcomes.append((name, error))
+        if as_json:
+            continue
+        if error is not None:
+            say_wrong(error)
+        else:
+            found = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
+            click.echo(f"{click.format_filename(name)}: ok ({found}, for {target})")
+    if as_json:
+        results = [_result(name, error) for name, error in outcomes]
+        click.echo(json.dumps({"target": target.name, "files": results}, indent=2))
+    if any(error is not None for _, error in outcomes):
+        raise click.exceptions.Exit(1)
+
+
+def say_wrong(error: Any) -> None:
+    """Print what is wrong with a document, and where."""
+    click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
+
+
+def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
+    """The document, or the error."""
+    from ...registry import _documents
+    from ...registry._document_parser import MAX_BYTES
+
+    try:
+        if name == "-":
+            source = _documents.source_of("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
+        else:
+            source = _documents.source_at(name)
+        return _documents.check_text(source, target, allow), None
+    except _documents.DocumentError as error:
+        return None, error
+
+
+def _result(name: str, error: Any) -> Dict[str, Any]:
+    problems = [
+        {
+            "line": finding.place.line if finding.place else None,
+            "column": finding.place.column if finding.place else None,
+            "path": list(finding.problem.path),
+            "kind": finding.problem.kind,
+            "message": finding.problem.message,
+        }
+        for finding in (error.findings if error is not None else ())
+    ]
+    return {"file": name, "valid": error is None, "problems": problems}

@@ -1,0 +1,55 @@
+"""The command's front: its subcommands, and the promise that bad input ends in a message and an exit code.
+
+Exit codes: 0 fine, 1 the input is wrong, 2 the command was called wrongly.
+"""
+
+from typing import Any
+
+import io
+import sys
+
+import click
+
+from ._commands.check import check_command
+from ._commands.completion import completion_command
+from ._commands.convert import convert_command
+from ._commands.demo import demo_command
+from ._commands.inspect import inspect_command
+from ._commands.list import list_command
+from ._commands.recommend import recommend_command
+from ._commands.schema import schema_command
+from ._commands.simulate import simulate_command
+from ._commands.validate import validate_command
+
+
+class _Group(click.Group):
+    def invoke(self, ctx: click.Context) -> Any:
+        from ..registry.errors import ScalekeeperError
+
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # a file may hold names that this terminal has no letters for
+                stream.reconfigure(errors="backslashreplace")
+        try:
+            return super().invoke(ctx)
+        except ScalekeeperError as error:
+            raise click.ClickException(str(error)) from error
+        except OSError as error:  # no such file, no permission, a full disk
+            raise click.ClickException(str(error)) from error
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="scalekeeper", prog_name="scalekeeper")
+def main() -> None:
+    """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
+
+
+main.add_command(check_command)
+main.add_command(completion_command)
+main.add_command(convert_command)
+main.add_command(demo_command)
+main.add_command(inspect_command)
+main.add_command(list_command)
+main.add_command(recommend_command)
+main.add_command(schema_command)
+main.add_command(simulate_command)
+main.add_command(validate_command)

@@ -1,0 +1,66 @@
+"""Options that several subcommands share."""
+
+from typing import Any, Optional, Tuple
+
+import sys
+
+import click
+
+from ._commands.completion import complete_targets
+
+
+def _target(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Any:
+    from ..registry import UnknownTargetError, target
+
+    try:
+        return target(value)
+    except UnknownTargetError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _allow(context: click.Context, parameter: click.Parameter, value: Tuple[str, ...]) -> Any:
+    from ..registry._import_paths import AllowList
+
+    try:
+        return AllowList(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
+    """What an option for a scale or a magnitude accepts."""
+    if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
+        raise click.BadParameter("must be a number between 1e-30 and 1e30")
+    return value
+
+
+def search_current_folder(allow: Any) -> None:
+    """Where something may be imported, it may also lie in the current folder."""
+    if allow.patterns:
+        sys.path.append("")  # last: a file there takes no other module's place
+
+
+target_option = click.option(
+    "--target",
+    metavar="V",
+    callback=_target,
+    shell_complete=complete_targets,
+    help="The TensorFlow that is meant: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or "
+    "else the newest.",
+)
+allow_option = click.option(
+    "--allow",
+    metavar="P",
+    multiple=True,
+    callback=_allow,
+    help="An import path that a document may use: package.module:Class, or package.* for a whole package. The current "
+    "folder is then searched for it too. May be repeated.",
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
+limit_option = click.option(
+    "--limit",
+    metavar="L",
+    type=float,
+    callback=positive,
+    help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
+)

@@ -1,0 +1,1 @@
+"""One adapter per Keras generation, and what they share."""

@@ -1,0 +1,82 @@
+"""TensorFlow 2.4 to 2.10, and the ``legacy`` optimizers after that: inner optimizers of the class OptimizerV2.
+
+What Keras's own class delegates to the inner optimizer (iterations, weights, slots, hyper-parameters) is inherited;
+what it does with gradients is ours.
+"""
+
+from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
+
+import inspect
+
+import tensorflow as tf
+
+from ...serialization.keras._optimizer_config import LEGACY
+from .._state.checkpoint_tracking import KERAS_3_FILES, NEW_FILES, InnerOfOldFiles
+from .._step import gate
+from .keras2_base import Keras2
+
+
+class Adapter(Keras2):
+    """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
+
+    _wrapped_kinds = (LEGACY,)
+    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"base_optimizer": gate.ADVANCE}
+    _foreign: ClassVar[Mapping[str, str]] = {**KERAS_3_FILES, **NEW_FILES}
+
+    def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        super()._wrap(optimizer, name)
+        self._find_inner_of_old_files()
+
+    def _find_inner_of_old_files(self) -> None:
+        self._track_trackable(InnerOfOldFiles(self), "base_optimizer", overwrite=True)  # type: ignore[attr-defined]
+
+    # Gradients
+
+    @property
+    def _differentiating(self) -> Any:
+        """The optimizer that computes the gradients of the scaled loss."""
+        return self._optimizer
+
+    @gate.as_written
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """The unscaled gradients of a loss in a graph."""
+        return self.get_unscaled_gradients(self._differentiating.get_gradients(self.get_scaled_loss(loss), params))
+
+    @gate.as_written
+    def _compute_gradients(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
+    ) -> List[Tuple[Any, Any]]:
+        if tape is None:
+            pairs = self._differentiating._compute_gradients(self.get_scaled_loss(loss), var_list, grad_loss)
+        else:
+            with tape:
+                scaled_loss = self.get_scaled_loss(loss)
+            pairs = self._differentiating._compute_gradients(scaled_loss, var_list, grad_loss, tape=tape)
+        grads = self.get_unscaled_gradients([grad for grad, _ in pairs])
+        return list(zip(grads, [variable for _, variable in pairs]))
+
+    # Applying
+
+    def _make_variables(self, variables: Sequence[Any]) -> None:
+        self._create_all_weights(variables)
+
+    def _create_all_weights(self, var_list: Sequence[Any]) -> None:
+        self._remember(var_list)
+        self._optimizer._create_all_weights(var_list)
+
+    def _require_can_apply(self, aggregate: bool) -> None:
+        if aggregate or self._can_leave_out_aggregation():
+            return
+        if tf.distribute.get_strategy().num_replicas_in_sync > 1:
+            raise ValueError(
+                f"{type(self._optimizer).__name__} of TensorFlow {tf.__version__} can't apply gradients without "
+                "aggregating them: leave out experimental_aggregate_gradients=False, or use TensorFlow 2.2 or newer"
+            )
+
+    def _can_leave_out_aggregation(self) -> bool:
+        return "experimental_aggregate_gradients" in inspect.signature(self._optimizer.apply_gradients).parameters
+
+    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+        if aggregate or not self._can_leave_out_aggregation():
+            return self._optimizer.apply_gradients(pairs, name=name)
+        return self._optimizer.apply_gradients(pairs, name=name, experimental_aggregate_gradients=False)

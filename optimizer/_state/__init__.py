@@ -1,0 +1,1 @@
+"""The training state of an optimizer: transfer, checkpoints, pickling, counters, telemetry."""

@@ -1,0 +1,254 @@
+"""Text to plain values that remember where they stood: YAML (1.2 core schema) and JSON.
+
+Both are read without recursion and within limits, so that no text, however hostile, costs more than a moment: nothing
+but mappings, lists, text, numbers, booleans and null ever comes out.
+"""
+
+from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
+
+import json
+import re
+
+import yaml
+
+from ._source_text import Source
+from .errors import Path, shown
+
+MAX_BYTES = 1024 * 1024
+MAX_DEPTH = 64
+MAX_NODES = 10_000
+_MAX_DIGITS = 400
+
+_YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+# YAML 1.2's core schema, where 1e-3 is a number and `no` is text; PyYAML's own rules are those of YAML 1.1.
+_NULL = re.compile(r"null|Null|NULL|~|")
+_TRUE = re.compile(r"true|True|TRUE")
+_FALSE = re.compile(r"false|False|FALSE")
+_INT = re.compile(r"[-+]?[0-9]+")
+_PREFIXED_INT = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
+_NAN = re.compile(r"\.(?:nan|NaN|NAN)")
+
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
+
+
+class UnreadableError(Exception):
+    """The text can't be read; ``offset`` is where that shows."""
+
+    def __init__(self, message: str, offset: int, length: int = 1) -> None:
+        super().__init__(message)
+        self.message, self.offset, self.length = message, offset, length
+
+
+class Node:
+    """A value and where it stands. ``size`` counts it and all below it, aliases as often as they are used."""
+
+    __slots__ = ("children", "end", "keys", "size", "start", "value")
+
+    def __init__(self, start: int, end: int, value: Any = None, children: Any = None) -> None:
+        self.start, self.end, self.value = start, end, value
+        self.children: Union[Dict[str, Node], List[Node], None] = children
+        self.keys: Dict[str, Tuple[int, int]] = {}
+        self.size = 1
+
+    def plain(self) -> Any:
+        """The value without the places."""
+        if isinstance(self.children, dict):
+            return {key: child.plain() for key, child in self.children.items()}
+        if isinstance(self.children, list):
+            return [child.plain() for child in self.children]
+        return self.value
+
+    def find(self, path: Path, at_key: bool) -> Tuple[int, int]:
+        """Offset and length of what the path leads to, or of the last thing on the way that is there."""
+        node, span = self, (self.start, self.end - self.start)
+        for depth, part in enumerate(path):
+            children: Any = node.children
+            is_there = (
+                part in children if isinstance(children, dict) else isinstance(part, int) and isinstance(children, list)
+            )
+            if not is_there:
+                break
+            if at_key and depth == len(path) - 1 and isinstance(part, str):
+                start, end = node.keys[part]
+                return start, end - start
+            node = children[part]
+            span = (node.start, node.end - node.start)
+        return span
+
+
+class Event(NamedTuple):
+    """``open`` and ``close`` a ``{`` or ``[``; ``scalar``; ``alias``. JSON and YAML both come down to these."""
+
+    kind: str
+    start: int
+    end: int
+    value: Any = None
+    anchor: Optional[str] = None
+
+
+def read(source: Source, is_json: bool) -> Node:
+    """The one value that the text holds, or :class:`UnreadableError`."""
+    return _build(_json_events(source.text) if is_json else _yaml_events(source.text), source)
+
+
+def _build(events: Iterator[Event], source: Source) -> Node:
+    """Put nodes together from events, watching the limits."""
+    open_nodes: List[Tuple[Node, Optional[str], Optional[Event]]] = []  # container, its anchor, the key waiting
+    anchors: Dict[str, Optional[Node]] = {}
+    root: Optional[Node] = None
+    for event in events:
+        if event.kind == "close":
+            node, anchor, _ = open_nodes.pop()
+            node.end = event.end
+        else:
+            anchor = event.anchor
+            node = _aliased(anchors, event) if event.kind == "alias" else Node(event.start, event.end, event.value)
+            if event.kind == "open":
+                if len(open_nodes) >= MAX_DEPTH:
+                    raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels", event.start)
+                node.children = {} if event.value == "{" else []
+                node.value = None
+                if anchor is not None:
+                    anchors[anchor] = None  # not usable until it is closed: it would hold itself
+                open_nodes.append((node, anchor, None))
+                continue
+        if anchor is not None and event.kind != "alias":
+            anchors[anchor] = node
+        if not open_nodes:
+            root = node
+            continue
+        parent, parent_anchor, key = open_nodes[-1]
+        if isinstance(parent.children, list):
+            parent.children.append(node)
+        elif key is None:
+            _require_text_key(node, event)
+            open_nodes[-1] = (parent, parent_anchor, event)
+            continue
+        else:
+            assert parent.children is not None
+            if key.value in parent.children:
+                first = source.place(parent.keys[key.value][0])
+                message = f"the key {shown(key.value)} is there twice, first at line {first.line}"
+                raise UnreadableError(message, key.start, key.end - key.start)
+            parent.children[key.value] = node
+            parent.keys[key.value] = (key.start, key.end)
+            open_nodes[-1] = (parent, parent_anchor, None)
+        parent.size += node.size
+        if parent.size > MAX_NODES:
+            raise UnreadableError(f"more than {MAX_NODES} values (aliases count each time)", event.start)
+    if root is None:
+        raise UnreadableError("the document is empty", 0)
+    return root
+
+
+def _aliased(anchors: Dict[str, Optional[Node]], event: Event) -> Node:
+    node = anchors.get(event.anchor or "", event)
+    if node is event:
+        raise UnreadableError(f"the alias *{event.anchor} has no anchor before it", event.start)
+    if not isinstance(node, Node):
+        raise UnreadableError(f"the alias *{event.anchor} stands inside what it refers to", event.start)
+    return node
+
+
+def _require_text_key(node: Node, event: Event) -> None:
+    if event.kind != "scalar" or not isinstance(node.value, str):
+        what = "a list or mapping" if node.children is not None else shown(node.value)
+        raise UnreadableError(f"a key must be text, not {what}", node.start, node.end - node.start)
+
+
+def _yaml_events(text: str) -> Iterator[Event]:
+    documents = 0
+    event: Any  # one that was parsed has marks, which newer type stubs do not take for granted
+    try:
+        for event in yaml.parse(text, Loader=_YAML_LOADER):
+            start, end = event.start_mark.index, event.end_mark.index
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise UnreadableError("a second document starts here; a file holds one", start)
+            elif isinstance(event, yaml.AliasEvent):
+                yield Event("alias", start, end, anchor=event.anchor)
+            elif isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
+                _refuse_tag(event.tag, start)
+                bracket = "{" if isinstance(event, yaml.MappingStartEvent) else "["
+                yield Event("open", start, end, bracket, event.anchor)
+            elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
+                yield Event("close", start, end)
+            elif isinstance(event, yaml.ScalarEvent):
+                _refuse_tag(event.tag, start)
+                value = _yaml_scalar(event.value, start) if event.implicit[0] else event.value
+                yield Event("scalar", start, end, value, event.anchor)
+    except yaml.reader.ReaderError as error:
+        character = error.character if isinstance(error.character, str) else chr(error.character)
+        message = f"the character U+{ord(character[:1]):04X} is not allowed in YAML"
+        raise UnreadableError(message, max(0, text.find(character))) from None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        context = f" ({error.context})" if error.context else ""
+        raise UnreadableError(f"not YAML: {error.problem}{context}", mark.index if mark else 0) from None
+    except yaml.YAMLError as error:
+        raise UnreadableError(f"not YAML: {error}", 0) from None
+
+
+def _refuse_tag(tag: Optional[str], offset: int) -> None:
+    if tag is not None:
+        raise UnreadableError(f"the tag {shown(tag)} is not allowed: values are plain", offset)
+
+
+def _yaml_scalar(text: str, offset: int) -> Any:
+    if _NULL.fullmatch(text):
+        return None
+    if _TRUE.fullmatch(text):
+        return True
+    if _FALSE.fullmatch(text):
+        return False
+    if _INT.fullmatch(text) or _PREFIXED_INT.fullmatch(text):
+        return _integer(text, offset)
+    if _FLOAT.fullmatch(text):
+        return float(text)
+    if _INFINITY.fullmatch(text):
+        return float(text.replace(".", ""))
+    if _NAN.fullmatch(text):
+        return float("nan")
+    return text
+
+
+def _integer(text: str, offset: int) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise UnreadableError(f"a number of {len(text)} digits is too large", offset)
+    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+
+
+def _json_events(text: str) -> Iterator[Event]:
+    """The json module judges the syntax; after that, the tokens need no judging, only their places."""
+    if not text.strip():
+        return
+    try:
+        json.loads(text, parse_int=str, parse_float=str, parse_constant=_refuse_constant)
+    except json.JSONDecodeError as error:
+        raise UnreadableError(f"not JSON: {error.msg}", min(error.pos, max(0, len(text) - 1))) from None
+    except _NotJsonError as error:
+        name = str(error)
+        raise UnreadableError(f"not JSON: {name} is not a JSON number", text.find(name), len(name)) from None
+    except RecursionError:
+        raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels", 0) from None
+    for match in _JSON_TOKEN.finditer(text):
+        token, start, end = match.group(), match.start(), match.end()
+        if token in "{[":
+            yield Event("open", start, end, token)
+        elif token in "}]":
+            yield Event("close", start, end)
+        elif token not in ":,":
+            is_integer = re.fullmatch(r"-?[0-9]+", token) is not None
+            yield Event("scalar", start, end, _integer(token, start) if is_integer else json.loads(token))
+
+
+class _NotJsonError(Exception):
+    pass
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise _NotJsonError(name)

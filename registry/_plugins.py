@@ -1,0 +1,426 @@
+"""Names for classes: register one, and a specification that names it becomes an object of it."""
+
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Tuple,
+    Type,
+    TypeVar,
+    Union,
+)
+
+import contextlib
+import contextvars
+import importlib
+import inspect
+import numbers
+import os
+import re
+import sys
+import threading
+import types
+
+from pydantic import BaseModel
+
+from ._entry_points import Announcement, announced
+from ._import_paths import AllowList
+from ._parameters import checked, parameter_model, with_defaults
+from .errors import InvalidSpecError, NameTakenError, PluginLoadError, Problem, ScalekeeperError, shown, unknown
+
+Class = TypeVar("Class", bound=type)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]*(?:[./-][A-Za-z0-9_]+)*")
+_REQUIRED = "(required)"
+
+
+class Plugin:
+    """A class under a name, with the model of what it takes.
+
+    A preset has other defaults than the class: what it makes is an object of the class like any other.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cls: type,
+        aliases: Tuple[str, ...],
+        origin: str,
+        preset: Optional[Mapping[str, Any]] = None,
+        description: str = "",
+    ) -> None:
+        self.name = name
+        self.cls = cls
+        self.aliases = aliases
+        self.origin = origin
+        self.preset = preset
+        self.description = description or (cls.__doc__ or "").strip().partition("\n")[0]
+        self._own_parameters = parameter_model(cls)
+        self.parameters: Type[BaseModel] = (
+            self._own_parameters if preset is None else with_defaults(self._own_parameters, preset, name)
+        )
+        if "name" in self.parameters.model_fields:
+            raise TypeError(
+                f"{_label(cls)} can't be registered: its parameter 'name' would hide the plugin's own name in a "
+                "specification; call the parameter something else"
+            )
+        self._from_params: Optional[Callable[[BaseModel], Any]] = getattr(cls, "from_params", None)
+
+    def make(self, values: Mapping[str, Any]) -> Any:
+        """Check the values and construct an object from them."""
+        params = checked(self.parameters, values, self.name)
+        if self.preset is not None:
+            params = self._own_parameters.model_validate(dict(params))
+        try:
+            return self._from_params(params) if self._from_params else self.cls(**dict(params))
+        except ScalekeeperError:
+            raise
+        except Exception as error:
+            message = f"{self.name} refused its parameters: {type(error).__name__}: {error}"
+            raise InvalidSpecError([Problem((), message, "refused")]) from error
+
+    def defaults(self) -> Dict[str, Any]:
+        """Parameter → default; ``"(required)"`` where it has none."""
+        fields = self.parameters.model_fields
+        return {
+            name: _REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
+            for name, field in fields.items()
+        }
+
+    @property
+    def label(self) -> str:
+        """What it stands for, in messages."""
+        return _label(self.cls) if self.preset is None else f"a preset of {_label(self.cls)}"
+
+    def is_same_as(self, other: "Plugin") -> bool:
+        """Whether both make the same of a specification."""
+        return self.cls is other.cls and self.preset == other.preset
+
+    @property
+    def needs_nothing(self) -> bool:
+        """Whether the bare name is a whole specification."""
+        return not any(field.is_required() for field in self.parameters.model_fields.values())
+
+
+class Listing(NamedTuple):
+    """A row of :meth:`Registry.listing`; ``plugin`` is None where it could not be loaded, and ``error`` says why."""
+
+    name: str
+    origin: str
+    plugin: Optional[Plugin]
+    error: Optional[str]
+
+
+class Registry:
+    """The plugins of one kind.
+
+    ``home`` is the module that registers the built-in ones; it is imported on first use, as entry points are, so that
+    having a registry costs nothing. ``number`` is what a bare number stands for: a name and one of its parameters.
+    ``methods`` are what every plugin has to have.
+
+    Reading takes no lock. Nothing is imported while the lock is held: a module that is being imported registers its
+    classes, and would wait for us while we wait for it.
+    """
+
+    def __init__(self, kind: str, group: str, home: str, number: Tuple[str, str], methods: Tuple[str, ...]) -> None:
+        self.kind = kind
+        self.group = group
+        self._home = home
+        self.number = number
+        self._methods = methods
+        self._lock = threading.Lock()
+        self._names: Mapping[str, Plugin] = {}
+        self._announced: Optional[Dict[str, List[Announcement]]] = None
+        self._scope: contextvars.ContextVar[Mapping[str, Plugin]] = contextvars.ContextVar(
+            group, default=types.MappingProxyType({})
+        )
+
+    # Registering
+
+    def register(self, name: str, *, aliases: Iterable[str] = (), override: bool = False) -> Callable[[Class], Class]:
+        """A decorator that gives a class a name.
+
+        >>> from scalekeeper import DynamicLossScale, register, resolve
+        >>> @register("cautious")
+        ... class CautiousLossScale(DynamicLossScale):
+        ...     class Params(DynamicLossScale.Params):
+        ...         initial_loss_scale: float = 128.0
+        >>> float(resolve("cautious")())
+        128.0
+        """
+        names = self._valid_names(name, aliases)
+        origin = _caller()
+
+        def decorate(cls: Class) -> Class:
+            plugin = self._new_plugin(names, cls, origin)
+            with self._lock:
+                self._names = self._with(self._names, names, plugin, override)
+            return cls
+
+        return decorate
+
+    def register_preset(
+        self,
+        name: str,
+        cls: Union[type, str],
+        *,
+        description: str = "",
+        aliases: Iterable[str] = (),
+        override: bool = False,
+        **defaults: Any,
+    ) -> None:
+        """Give a name to a class, or to what a name stands for, with other defaults.
+
+        What it makes is an object of the class itself: nothing that is saved depends on the preset's name.
+
+        >>> from scalekeeper import register_preset, resolve
+        >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
+        >>> resolve({"name": "dynamic/slow", "initial_loss_scale": 64}).params.increment_period
+        10000
+        """
+        names = self._valid_names(name, aliases)
+        origin = _caller()
+        self._load_home()
+        if isinstance(cls, str):
+            plugin = self.plugin(cls)
+            cls, defaults = plugin.cls, {**(plugin.preset or {}), **defaults}
+        self._require_contract(cls)
+        plugin = Plugin(names[0], cls, names[1:], origin, defaults, description)
+        with self._lock:
+            self._names = self._with(self._names, names, plugin, override)
+
+    @contextlib.contextmanager
+    def temporary_registration(
+        self, name: str, cls: type, *, aliases: Iterable[str] = (), override: bool = False
+    ) -> Iterator[None]:
+        """Give a class a name inside a ``with`` block, for this thread (or asynchronous task) alone.
+
+        A thread started inside the block does not see the name unless it is run in a copy of the context
+        (``contextvars.copy_context().run``).
+        """
+        names = self._valid_names(name, aliases)
+        plugin = self._new_plugin(names, cls, _caller())
+        token = self._scope.set(self._with(self._scope.get(), names, plugin, override))
+        try:
+            yield
+        finally:
+            self._scope.reset(token)
+
+    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
+        self._load_home()  # the built-in names are taken, whether they were used yet or not
+        self._require_contract(cls)
+        return Plugin(names[0], cls, names[1:], origin)
+
+    def _with(
+        self, table: Mapping[str, Plugin], names: Tuple[str, ...], plugin: Plugin, override: bool
+    ) -> Mapping[str, Plugin]:
+        """A copy of the table with the plugin in it. Copying keeps every reader's view whole."""
+        merged = dict(table)
+        for name in names:
+            first = self._scope.get().get(name) or self._names.get(name)
+            if first is not None and not first.is_same_as(plugin) and not override:
+                raise NameTakenError(
+                    f"the {self.kind} name {name!r} is taken\n"
+                    f"  by:        {first.label} ({first.origin})\n"
+                    f"  wanted by: {plugin.label} ({plugin.origin})\n"
+                    "Choose another name, or pass override=True to replace the first one."
+                )
+            merged[name] = plugin
+        return merged
+
+    @staticmethod
+    def _valid_names(name: str, aliases: Iterable[str]) -> Tuple[str, ...]:
+        names = (name,) + ((aliases,) if isinstance(aliases, str) else tuple(aliases))
+        for each in names:
+            if not isinstance(each, str) or not _NAME.fullmatch(each):
+                raise ValueError(
+                    f"{shown(each)} can't be a name: "
+                    "it starts with a letter and holds letters, digits, '_', and single '.', '/' or '-' between them"
+                )
+        return names
+
+    def _require_contract(self, cls: Any) -> None:
+        if not inspect.isclass(cls):
+            raise TypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
+        missing = [method for method in self._methods if not _has_method(cls, method)]
+        if missing:
+            raise TypeError(
+                "{} is not a {}: it has no {}. Derive it from scalekeeper.LossScale, or write the method".format(
+                    _label(cls), self.kind, " and no ".join(missing)
+                )
+            )
+
+    # Looking up
+
+    def plugin(self, name: str, allow: Iterable[str] = ()) -> Plugin:
+        """The plugin of a registered name, an announced one, or an allowed import path."""
+        found = self._known(name)
+        if found is not None:
+            return found
+        if ":" in name:
+            return self.plugin_of(AllowList(allow).load(name, self.kind), name)
+        for announcement in self._announcements().get(name, ()):
+            return self._load(announcement)
+        raise InvalidSpecError([Problem((), self._miss(name), "unknown_name")])
+
+    def _known(self, name: str) -> Optional[Plugin]:
+        found = self._scope.get().get(name) or self._names.get(name)
+        if found is None:
+            self._load_home()
+            found = self._names.get(name)
+        return found
+
+    def _load_home(self) -> None:
+        # always asked of the import system: while another thread is half-way through the import, it makes us wait
+        importlib.import_module(self._home)
+
+    def _announcements(self) -> Dict[str, List[Announcement]]:
+        if self._announced is None:
+            self._announced = announced(self.group)
+        return self._announced
+
+    def _load(self, announcement: Announcement) -> Plugin:
+        rivals = self._announcements()[announcement.name]
+        if len(rivals) > 1:
+            raise PluginLoadError(
+                "{} {!r} is announced by more than one package: {}. Uninstall all but one".format(
+                    self.kind, announcement.name, ", ".join(rival.distribution for rival in rivals)
+                )
+            )
+        cls = announcement.load(self.kind)
+        try:
+            self._require_contract(cls)
+            plugin = Plugin(announcement.name, cls, (), announcement.distribution)
+        except TypeError as error:
+            raise PluginLoadError(
+                f"{self.kind} {announcement.name!r} of package {announcement.distribution} can't be used: {error}"
+            ) from error
+        with self._lock:
+            first = self._names.get(announcement.name)
+            if first is None or first.cls is not cls:  # its module may have registered the same class by itself
+                self._names = self._with(self._names, (announcement.name,), plugin, False)
+            return self._names[announcement.name]
+
+    def plugin_of(self, cls: Any, name: Optional[str] = None) -> Plugin:
+        """The plugin of a class that need not be registered."""
+        for plugin in self._names.values():
+            if plugin.cls is cls and plugin.preset is None:
+                return plugin
+        try:
+            self._require_contract(cls)
+            return Plugin(name or cls.__name__, cls, (), _label(cls))
+        except TypeError as error:
+            raise InvalidSpecError([Problem((), str(error), "not_a_plugin")]) from None
+
+    def names(self) -> List[str]:
+        """Every name that can be asked for, aliases too, in order."""
+        self._load_home()
+        return sorted({*self._names, *self._scope.get(), *self._announcements()})
+
+    def listing(self) -> List[Listing]:
+        """Every plugin once, loaded; a broken one with its error."""
+        self._load_home()
+        rows = set()
+        for announcements in self._announcements().values():
+            for announcement in announcements:
+                try:
+                    self._load(announcement)
+                except ScalekeeperError as error:
+                    rows.add(Listing(announcement.name, announcement.distribution, None, str(error)))
+        for plugin in {**self._names, **self._scope.get()}.values():
+            rows.add(Listing(plugin.name, "built in" if self._is_built_in(plugin) else plugin.origin, plugin, None))
+        return sorted(rows, key=lambda row: (row.name, row.origin))
+
+    def _is_built_in(self, plugin: Plugin) -> bool:
+        if plugin.preset is None:
+            return plugin.cls.__module__.startswith(self._home + ".")
+        folder = os.path.dirname(str(sys.modules[self._home].__file__))
+        return plugin.origin.startswith(folder + os.sep)
+
+    def _miss(self, name: str) -> str:
+        remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."
+        if re.fullmatch(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", name):
+            remedy = "A number is written without quotes. " + remedy
+        return unknown(self.kind, name, self.names(), remedy=remedy)
+
+    # Resolving
+
+    def resolve(self, spec: Any, *, allow: Iterable[str] = ()) -> Any:
+        """Turn a specification into an object.
+
+        A registered name; a number; a mapping ``{"name": …, parameters…}``; a class; an object; or an import path
+        ``package.module:Class`` that ``allow`` covers.
+        """
+        if isinstance(spec, (dict, Mapping)):
+            values = dict(spec)
+            name = values.pop("name", None)
+            if not isinstance(name, str):
+                raise InvalidSpecError([self._unnamed_mapping(spec)])
+            return self._named(name, allow, ("name",)).make(values)
+        if isinstance(spec, str):
+            return self._named(spec, allow, ()).make({})
+        if isinstance(spec, numbers.Real) and not isinstance(spec, bool):
+            name, parameter = self.number
+            try:
+                return self._named(name, allow, ()).make({parameter: _plain(spec)})
+            except InvalidSpecError as error:
+                raise InvalidSpecError([problem._replace(path=()) for problem in error.problems]) from None
+        if inspect.isclass(spec):
+            return self.plugin_of(spec).make({})
+        if spec is not None and all(_has_method(type(spec), method) for method in self._methods):
+            return spec
+        message = "{} is not a {}: give a name ({}), a number, a mapping with a name, a class or an object".format(
+            shown(spec), self.kind, ", ".join(self.names())
+        )
+        raise InvalidSpecError([Problem((), message, "not_a_spec")])
+
+    def _named(self, name: str, allow: Iterable[str], path: Tuple[str, ...]) -> Plugin:
+        try:
+            return self.plugin(name, allow)
+        except InvalidSpecError as error:
+            raise InvalidSpecError([problem.under(*path) for problem in error.problems]) from None
+
+    def _unnamed_mapping(self, spec: Mapping[str, Any]) -> Problem:
+        if "name" in spec:
+            return Problem(
+                ("name",), "{} is not a name; valid: {}".format(shown(spec["name"]), ", ".join(self.names())), "name"
+            )
+        message = "a {} given as a mapping needs a 'name'; valid: {}".format(self.kind, ", ".join(self.names()))
+        return Problem((), message, "missing")
+
+
+def _plain(number: Any) -> Any:
+    """NumPy's and other libraries' numbers as Python's own."""
+    return int(number) if isinstance(number, numbers.Integral) else float(number)
+
+
+def _has_method(cls: type, name: str) -> bool:
+    # not getattr: every class can itself be called, through its metaclass
+    return any(callable(ancestor.__dict__.get(name)) for ancestor in cls.__mro__)
+
+
+def _label(cls: Any) -> str:
+    return "{}.{}".format(getattr(cls, "__module__", "?"), getattr(cls, "__qualname__", repr(cls)))
+
+
+def _caller() -> str:
+    """``file:line`` of the code that called into this package."""
+    frame: Optional[types.FrameType] = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "?"
+
+
+loss_scales = Registry(
+    kind="loss scale",
+    group="scalekeeper.loss_scales",
+    home="scalekeeper.lossscales",
+    number=("fixed", "loss_scale_value"),
+    methods=("__call__", "update"),
+)

@@ -1,0 +1,136 @@
+"""The JSON Schema of a document: what an editor completes and checks is what ``validate`` accepts.
+
+Both come from the same pydantic models. Rules between fields, such as ``minimum <= maximum``, are beyond JSON Schema;
+they stand in the descriptions, and ``validate`` alone enforces them.
+"""
+
+from typing import Any, Dict, List, Type
+
+from pydantic import BaseModel
+from pydantic.json_schema import GenerateJsonSchema
+
+from ._documents import DEFAULT_LOSS_SCALE, SKIPPED_STEPS
+from ._monitor_options import Monitoring
+from ._optimizer_spec import OPTIMIZERS, SCHEDULES, argument_model, names, spellings
+from ._plugins import Plugin, loss_scales
+from ._targets import Target
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def document_schema(target: Target) -> Dict[str, Any]:
+    """The schema of a document for one target, with every loss scale that is registered or announced now."""
+    definitions: Dict[str, Any] = {}
+    return {
+        "$schema": DIALECT,
+        "title": f"scalekeeper document for {target}",
+        "description": "An optimizer and its loss scale.",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["optimizer"],
+        "properties": {
+            "$schema": {"type": "string", "description": "Where an editor finds this schema."},
+            "optimizer": _optimizer(target, definitions),
+            "loss_scale": _loss_scale(definitions),
+            "skipped_steps": {
+                "description": "What a skipped step does to iterations; native: as the TensorFlow that runs it.",
+                "enum": list(SKIPPED_STEPS),
+                "default": SKIPPED_STEPS[0],
+            },
+            **Monitoring.model_json_schema(schema_generator=_Generator)["properties"],
+        },
+        "$defs": definitions,
+    }
+
+
+def _optimizer(target: Target, definitions: Dict[str, Any]) -> Dict[str, Any]:
+    schedules = {}
+    for name in names(SCHEDULES, target):
+        schedules[name] = _define(definitions, "schedule." + name, argument_model(SCHEDULES, name, target))
+    schedule = _by_name("schedule", _spelled(SCHEDULES, target), schedules)
+    schedule["description"] = "A learning rate that changes with the steps."
+    definitions["schedule"] = schedule
+
+    optimizers = {}
+    for name in names(OPTIMIZERS, target):
+        key = "optimizer." + name
+        optimizers[name] = _define(definitions, key, argument_model(OPTIMIZERS, name, target))
+        rate = definitions[key]["properties"]["learning_rate"]
+        number = {key: rate.pop(key) for key in ("type", "minimum", "maximum")}
+        rate["anyOf"] = [number, {"$ref": "#/$defs/schedule"}]
+    spelled = _spelled(OPTIMIZERS, target)
+    return {
+        "description": f"Which optimizer: a name, or a mapping with the name and arguments of {target}.",
+        "anyOf": [{"enum": _all_of(spelled)}, _by_name("name", spelled, optimizers)],
+    }
+
+
+def _loss_scale(definitions: Dict[str, Any]) -> Dict[str, Any]:
+    plugins: List[Plugin] = [row.plugin for row in loss_scales.listing() if row.plugin is not None]
+    spelled = {plugin.name: [plugin.name, *plugin.aliases] for plugin in plugins}
+    models = {plugin.name: _define(definitions, "loss_scale." + plugin.name, plugin.parameters) for plugin in plugins}
+    for plugin in plugins:
+        if plugin.description:
+            definitions["loss_scale." + plugin.name]["description"] = plugin.description
+    number_name, number_parameter = loss_scales.number
+    number = dict(definitions["loss_scale." + number_name]["properties"][number_parameter])
+    number.update(title="a number", description="A fixed loss scale.")
+    alone = [spelling for plugin in plugins if plugin.needs_nothing for spelling in spelled[plugin.name]]
+    return {
+        "description": "How the loss is scaled: a number, a name, or a mapping with a name and parameters.",
+        "default": DEFAULT_LOSS_SCALE,
+        "anyOf": [number, {"enum": sorted(alone)}, _by_name("name", spelled, models)],
+    }
+
+
+def _spelled(kind: str, target: Target) -> Dict[str, List[str]]:
+    found: Dict[str, List[str]] = {}
+    for spelling, name in spellings(kind, target).items():
+        found.setdefault(name, []).append(spelling)
+    return found
+
+
+def _all_of(spelled: Dict[str, List[str]]) -> List[str]:
+    found = (spelling for spellings_of_one in spelled.values() for spelling in spellings_of_one)
+    return sorted(found, key=lambda spelling: (spelling != spelling.lower(), spelling))  # our own spellings first
+
+
+def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
+    """A mapping whose ``key`` decides what else it may hold. if/then makes an editor report the right fault."""
+    cases = []
+    for name, reference in references.items():
+        is_this = {"required": [key], "properties": {key: {"enum": spelled[name]}}}
+        cases.append({"if": is_this, "then": reference})
+    return {
+        "type": "object",
+        "required": [key],
+        "properties": {key: {"enum": _all_of(spelled)}},
+        "allOf": cases,
+    }
+
+
+class _Generator(GenerateJsonSchema):
+    """A parameter whose type JSON can't express can't be given in a document either."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
+
+    def handle_invalid_for_json_schema(self, schema: Any, error_info: str) -> Dict[str, Any]:
+        return {"not": {}}
+
+
+def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> Dict[str, Any]:
+    """Put a model's schema among the definitions, with room for the key that names it."""
+    place = "#/$defs/" + name.replace("/", "~1")  # a pointer's own separator
+    schema = model.model_json_schema(schema_generator=_Generator, ref_template=place + ".{model}")
+    for inner_name, inner in schema.pop("$defs", {}).items():
+        definitions[f"{name}.{inner_name}"] = inner
+    schema.setdefault("properties", {})["schedule" if name.startswith("schedule.") else "name"] = True
+    schema["title"] = name.partition(".")[2]
+    exclusive = getattr(model, "exclusive", ())
+    if exclusive:
+        schema["allOf"] = [
+            {"not": {"required": list(pair), "properties": {key: {"not": {"type": "null"}} for key in pair}}}
+            for pair in exclusive
+        ]
+    definitions[name] = schema
+    return {"$ref": place}

@@ -1,0 +1,1 @@
+"""One profile per Keras generation."""

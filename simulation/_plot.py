@@ -1,0 +1,166 @@
+"""Pictures of simulations: the scale over the steps, one line for each policy, and below it where it overflowed."""
+
+from typing import Any, NamedTuple, Sequence, Tuple
+
+import io
+import os
+import warnings
+
+import numpy as np
+
+from ..registry.errors import MissingPackageError
+from ._result import Simulation
+
+ENDINGS = (".png", ".svg", ".html")
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")  # for all eyes
+_STYLES = ("-", "--", ":")
+_COLUMNS = 300  # of the picture: a line that changes more often is drawn as a band, and its mean as a line
+_MARKS = 400
+_LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # what a logarithmic axis can show of float32
+
+Named = Tuple[str, Simulation]
+
+
+def require_matplotlib() -> None:
+    """Say how to get it, before any work is done."""
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError:
+        message = "plots need matplotlib, which is not installed: pip install 'scalekeeper[plot]'"
+        raise MissingPackageError(message) from None
+
+
+def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
+    """Draw simulations to a ``.png``, ``.svg`` or ``.html`` file, whole or not at all."""
+    from ..serialization import _atomic
+
+    name = os.fspath(path)
+    ending = os.path.splitext(name)[1].lower()
+    if ending not in ENDINGS:
+        raise ValueError(f"{name!r} must end with {', '.join(ENDINGS)}: that says what is drawn")
+    require_matplotlib()
+    if ending == ".html":
+        from ._html_report import page
+
+        data = page(simulations, title).encode("utf-8")
+    else:
+        data = drawn(simulations, title, ending[1:])[0]
+    with _atomic.replacing(name) as temporary, open(temporary, "wb") as stream:
+        stream.write(data)
+
+
+def drawn(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, Tuple[float, float, float, float]]:
+    """The picture, and where in it the steps are: left and right edge as shares of its width, top and bottom."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
+    with matplotlib.rc_context(settings), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a letter that the font has not is a small matter
+        lanes = 0.16 * len(simulations)
+        figure = Figure(figsize=(9.6, 4.6 + lanes + 0.2 * len(simulations)), dpi=130, layout="constrained")
+        scales, overflows = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [4.2, 0.25 + lanes]})
+        lines = [_draw_scale(scales, simulation, number) for number, (_, simulation) in enumerate(simulations)]
+        for number, (_, simulation) in enumerate(simulations):
+            _draw_overflows(overflows, simulation, number)
+        _dress(scales, overflows, simulations)
+        names = [_legend(label, simulation) for label, simulation in simulations]
+        scales.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0.2)
+        if title:
+            figure.suptitle(_plain(title), x=0.02, ha="left", fontsize=10)
+        stream = io.BytesIO()
+        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        box = scales.get_position()
+    return stream.getvalue(), (box.x0, box.x1, 1 - box.y1, 1 - overflows.get_position().y0)
+
+
+def style(number: int) -> Tuple[str, str]:
+    """The colour and the kind of line of a policy."""
+    return COLORS[number % len(COLORS)], _STYLES[number // len(COLORS) % len(_STYLES)]
+
+
+class Outline(NamedTuple):
+    """What is drawn of a line: from each of ``steps`` to the next, the scale, and the range that it has there."""
+
+    steps: Any
+    scale: Any
+    lowest: Any
+    highest: Any
+
+
+def outline(simulation: Simulation, columns: int = _COLUMNS) -> Outline:
+    """Where the scale changes; or, if that is often, its mean and range in each column of the picture."""
+    scale = np.clip(simulation.scale, _LOWEST, _HIGHEST)
+    starts = np.array(simulation.changes, np.int64)
+    if len(starts) <= columns:
+        return Outline(starts, *[scale[starts]] * 3)
+    starts = np.linspace(0, simulation.steps, columns, endpoint=False).astype(np.int64)
+    sizes = np.diff(np.append(starts, simulation.steps))
+    mean = np.exp2(np.add.reduceat(np.log2(scale, dtype=np.float64), starts) / sizes)
+    return Outline(starts, mean, np.minimum.reduceat(scale, starts), np.maximum.reduceat(scale, starts))
+
+
+def overflow_marks(simulation: Simulation, columns: int = _MARKS) -> Tuple[Any, Any]:
+    """Steps to mark, and which share of the steps around each overflowed; no more than there are columns."""
+    places = np.flatnonzero(simulation.overflowed)
+    if len(places) <= columns:
+        return places, np.ones(len(places))
+    starts = np.linspace(0, simulation.steps, columns, endpoint=False).astype(np.int64)
+    counts = np.add.reduceat(simulation.overflowed.astype(np.int64), starts)
+    shares = counts / np.diff(np.append(starts, simulation.steps))
+    return starts[counts > 0], shares[counts > 0]
+
+
+def _draw_scale(axes: Any, simulation: Simulation, number: int) -> Any:
+    color, kind = style(number)
+    found = outline(simulation)
+    steps = np.append(found.steps, simulation.steps)[: len(found.steps) + 1]
+    scale, lowest, highest = (np.append(values, values[-1:]) for values in found[1:])
+    if len(found.steps) and (lowest != highest).any():
+        axes.fill_between(steps, lowest, highest, step="post", color=color, alpha=0.16, linewidth=0)
+    # lines lie on each other: the first ones are wider, so that they can be seen below
+    width = max(1.1, 2.0 - 0.25 * number)
+    steps = steps if len(found.steps) else found.steps
+    return axes.plot(steps, scale, kind, drawstyle="steps-post", color=color, linewidth=width, alpha=0.95)[0]
+
+
+def _draw_overflows(axes: Any, simulation: Simulation, number: int) -> None:
+    from matplotlib.colors import to_rgba
+
+    places, shares = overflow_marks(simulation)
+    # a tenth of the steps of a column is hardly less worth seeing than all of them
+    colors = [to_rgba(style(number)[0], 0.35 + 0.65 * share**0.5) for share in shares]
+    width = 1.2 if len(places) < _MARKS // 2 else 1.6  # many of them close up
+    axes.vlines(places, number - 0.38, number + 0.38, colors=colors, linewidth=width)
+
+
+def _dress(scales: Any, overflows: Any, simulations: Sequence[Named]) -> None:
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    steps = max([simulation.steps for _, simulation in simulations] or [1])
+    scales.set_yscale("log", base=2)
+    scales.set_ylabel("loss scale")
+    scales.grid(True, which="major", color="#dddddd", linewidth=0.6)
+    scales.set_axisbelow(True)
+    scales.set_xlim(-0.005 * steps, 1.005 * steps)
+    low, high = scales.get_ylim()
+    if high < 8 * low:  # a scale that hardly changes is not blown up
+        scales.set_ylim(low / 4, high * 4)
+    overflows.set_ylim(len(simulations) - 0.4, -0.6)
+    overflows.set_yticks([])
+    overflows.set_ylabel("overflows", rotation=0, ha="right", va="center")
+    overflows.set_xlabel("step")
+    overflows.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=8))
+    overflows.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    overflows.spines["left"].set_visible(False)
+
+
+def _legend(label: str, simulation: Simulation) -> str:
+    lost = f"{simulation.steps_lost:,} of {simulation.steps:,} steps lost"
+    return f"{_plain(label)}: {lost}"
+
+
+def _plain(text: str) -> str:
+    """What is no formula is not to be read as one, nor as a name that is to be hidden."""
+    text = text.replace("$", r"\$")
+    return " " + text if text.startswith("_") else text

@@ -1,0 +1,85 @@
+"""Checks of the step in TensorFlow: eager, and in a traced function."""
+
+from typing import Any, Callable, List, Sequence
+
+import importlib
+
+from ._check import check, require
+from ._steps import Moment, gradients, moments, shown
+from ._subject import Subject
+
+_STEPS, _EAGER_STEPS = 300, 60  # an eager step of some policies takes ten times as long as a traced one
+_FEW = 30
+
+
+@check(tensorflow=True)
+def graph_step(subject: Subject) -> None:
+    """Scale, state and decision of each step are the same to the bit in NumPy, eager TensorFlow and a tf.function."""
+    steps = gradients(_STEPS)
+    eager = moments(held(subject.make()), _tensors(steps[:_EAGER_STEPS]))
+    policy = held(subject.make())
+    traced = moments(policy, _tensors(steps), traced_update(policy))
+    if subject.is_pure:
+        expected = moments(subject.make(), steps)
+        _require_equal(expected, eager, steps, "NumPy", "eager TensorFlow")
+        _require_equal(expected, traced, steps, "NumPy", "a tf.function")
+    else:
+        _require_equal(eager, traced, steps, "eager TensorFlow", "a tf.function")
+
+
+@check(tensorflow=True)
+def no_retracing(subject: Subject) -> None:
+    """A step in a tf.function is traced once, however many are taken."""
+    policy = held(subject.make())
+    calls: List[Any] = []
+
+    def counting(gradients: Sequence[Any]) -> Any:
+        calls.append(gradients)
+        return policy.update(gradients)
+
+    step = traced_update(policy, counting)
+    for gradient in _tensors(gradients(_FEW)):
+        step(gradient)
+    require(
+        len(calls) == 1,
+        f"{_FEW} steps were traced {len(calls)} times",
+        "Make variables in the constructor, or as pieces of the state, and never in a step; and let nothing in a step "
+        "depend on a number of Python's that changes",
+    )
+
+
+def held(policy: Any) -> Any:
+    """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
+    importlib.import_module("..optimizer._step.gate", __package__).hold_in_graph(policy)
+    return policy
+
+
+def _tensors(several: Sequence[Any]) -> List[Any]:
+    import tensorflow as tf
+
+    return [tf.constant(each) for each in several]
+
+
+def traced_update(policy: Any, update: Any = None) -> Callable[[Any], Any]:
+    """``update`` of one gradient, or another function in its place, in a tf.function."""
+    import tensorflow as tf
+
+    @tf.function(autograph=False)  # type: ignore[untyped-decorator]
+    def step(gradient: Any) -> Any:
+        _, applied = (update or policy.update)([gradient])
+        return tf.convert_to_tensor(applied)
+
+    return lambda gradient: (None, step(gradient))
+
+
+def _require_equal(expected: List[Moment], actual: List[Moment], steps: List[Any], one: str, other: str) -> None:
+    place = next((place for place, pair in enumerate(zip(expected, actual)) if pair[0] != pair[1]), None)
+    if place is not None:
+        require(
+            False,
+            f"at step {place}, with the gradient {shown(steps[place])}, {one} gives {expected[place]}; {other} gives "
+            f"{actual[place]}",
+            "Compute with ops and Python's operators alone; multiply by ops.float32(1) / ops.float32(x) instead of "
+            "dividing by a constant, put ops.rounded(…) around each of several float operations in a row but the last, "
+            "and take what is below 2**-126 as zero",
+        )

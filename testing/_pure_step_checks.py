@@ -1,0 +1,179 @@
+"""Checks of the pure step, in NumPy."""
+
+from typing import Any, List
+
+import numpy as np
+
+from ..lossscales._numpy_state import OPS
+from ..lossscales.report import Report, State
+from ._check import CheckFailedError, check, require
+from ._steps import exact, good_reports, mixed_reports, plain, scales_of, states_after
+from ._subject import Subject
+
+_STARTS, _NEAR, _FAR = 40, 50, 2500  # states to begin at, and how many quiet steps are taken from there
+
+
+@check(pure_step=True)
+def initial_state(subject: Subject) -> None:
+    """initial_state gives finite NumPy scalars under names, a new mapping with the same values each time."""
+    policy = subject.make()
+    state = policy.initial_state()
+    for name, value in state.items():
+        require(
+            isinstance(name, str) and isinstance(value, np.generic),
+            f"initial_state has {value!r} under {name!r}",
+            "Give NumPy scalars under text: np.float32(…) for a scale, np.int64(…) for a counter, np.bool_(…)",
+        )
+        require(
+            np.isfinite(value),
+            f"initial_state has {name}={value!r}, which no file and no load_state takes",
+            "Begin with a finite number, and keep what is unknown in a counter or a flag beside it",
+        )
+    again = policy.initial_state()
+    require(
+        exact(plain(again)) == exact(plain(state)) and (again is not state or not state),
+        f"initial_state gave {plain(state)}, and then {plain(again)}" + (", the same object" * (again is state)),
+        "Make a new mapping at each call, of the parameters alone",
+    )
+
+
+@check(pure_step=True)
+def step_is_pure(subject: Subject) -> None:
+    """next_state changes nothing that it is given, keeps names and types, and gives the same each time it is asked."""
+    policy = subject.make()
+    state = dict(policy.initial_state())
+    for number, report in enumerate(mixed_reports(policy.needs)):
+        before = dict(state)
+        following, again = _stepped(policy, state, report), _stepped(policy, dict(before), report)
+        require(
+            state.keys() == before.keys() and exact(plain(state)) == exact(plain(before)),
+            f"next_state changed the state that it was given, at step {number}, from {before} into {state}",
+            "Return a new mapping, and leave the given one as it is",
+        )
+        _require_same_types(before, following, number)
+        require(
+            exact(plain(following)) == exact(plain(again)),
+            f"from the same state and report, next_state gave {plain(following)} and then {plain(again)}",
+            "Keep all that a step remembers in the state, and nothing in the object or the class",
+        )
+        state = dict(following)
+
+
+def _stepped(policy: Any, state: State, report: Report) -> Any:
+    with np.errstate(all="ignore"):
+        return policy.next_state(state, report, OPS)
+
+
+def _require_same_types(before: State, following: State, number: int) -> None:
+    require(
+        following.keys() == before.keys(),
+        f"step {number} made {sorted(following)} of the state {sorted(before)}",
+        "Return every piece of the state at every step: a graph has one variable for each",
+    )
+    for name, value in following.items():
+        kind = before[name].dtype
+        require(
+            getattr(value, "dtype", None) == kind and np.ndim(value) == 0,
+            f"step {number} turned {name} from a {kind} into {value!r}",
+            f"Write constants as ops.{kind}(…), so that NumPy and TensorFlow compute in {kind}",
+        )
+
+
+class _Watched:
+    """A report that only has what the policy needs, and says so when it is asked for more."""
+
+    def __init__(self, report: Report, needs: Any) -> None:
+        self._report, self._needs = report, needs
+
+    def __getattr__(self, name: str) -> Any:
+        if name in Report._fields and name not in self._needs:
+            raise CheckFailedError(
+                f"the step reads report.{name}, and needs names {sorted(self._needs) or 'nothing'}",
+                f"Add {name!r} to needs: what is not named is not computed, and None",
+            )
+        return getattr(self._report, name)
+
+
+@check(pure_step=True)
+def needs_are_honoured(subject: Subject) -> None:
+    """needs names fields of the report, always the same ones, and the step reads no other field."""
+    policy = subject.make()
+    needs = policy.needs
+    require(
+        not isinstance(needs, str) and set(needs) <= set(Report._fields),
+        f"needs is {needs!r}",
+        f"Make it a frozenset of fields of the report: {', '.join(Report._fields)}",
+    )
+    state = policy.initial_state()
+    for report in mixed_reports(needs):
+        watched: Any = _Watched(report, needs)
+        with np.errstate(all="ignore"):
+            policy.should_apply(state, watched, OPS)
+            state = policy.next_state(state, watched, OPS)
+        require(
+            policy.needs == needs,
+            f"needs was {sorted(needs)} at first, and {sorted(policy.needs)} later",
+            "Let it depend on the parameters alone: a graph is made once",
+        )
+
+
+@check(pure_step=True)
+def decision(subject: Subject) -> None:
+    """should_apply gives a boolean for every step; or Python's own True, and then at every step."""
+    policy = subject.make()
+    state, are_always = policy.initial_state(), set()
+    for number, report in enumerate(mixed_reports(policy.needs)):
+        with np.errstate(all="ignore"):
+            applied = policy.should_apply(state, report, OPS)
+        require(
+            applied is True or isinstance(applied, np.bool_),
+            f"should_apply gave {applied!r} at step {number}",
+            "Return report.finite, or what ops makes of booleans; None comes of a field that needs does not name",
+        )
+        are_always.add(applied is True)
+        require(
+            len(are_always) == 1,
+            f"should_apply gave Python's True at some steps, and a computed boolean at others, such as step {number}",
+            "Return True only where the parameters alone say so: a graph asks once",
+        )
+        (state,) = states_after(policy, state, [report])
+
+
+@check(pure_step=True)
+def quiet_steps(subject: Subject) -> None:
+    """after_quiet_steps gives what as many single finite steps give, and none of them changes scale or decision."""
+    policy = subject.make()
+    good = good_reports(policy.needs)
+    starts = [policy.initial_state(), *states_after(policy, policy.initial_state(), mixed_reports(policy.needs))]
+    for number, start in enumerate(starts):
+        count = policy.quiet_steps(start)
+        require(
+            isinstance(count, (int, np.integer)) and count >= 0,
+            f"quiet_steps gave {count!r}",
+            "Return a whole number of at least 0",
+        )
+        if number < _STARTS:
+            _require_jumps(policy, start, min(int(count), _FAR if number < 2 else _NEAR), good)
+
+
+def _require_jumps(policy: Any, start: State, count: int, good: List[Report]) -> None:
+    """As many quiet steps at once as one by one; and so for fewer."""
+    states = [start, *states_after(policy, start, [good[number % len(good)] for number in range(count)])]
+    scales = scales_of(policy, states)
+    with np.errstate(all="ignore"):
+        decisions = [bool(policy.should_apply(state, good[0], OPS)) for state in states[:-1]]
+    for number, scale in enumerate(scales):
+        require(
+            scale == scales[0] and decisions[:number] == decisions[:1] * number,
+            f"quiet_steps says at least {count} of {plain(start)}, and step {number} of them changes the scale from "
+            f"{float(scales[0]):g} to {float(scale):g}, or what should_apply says",
+            "Count only steps that are certain to change neither, whatever finite gradients they have",
+        )
+    for steps in sorted({min(1, count), min(7, count), count}):
+        jumped = policy.after_quiet_steps(dict(start), steps)
+        require(
+            exact(plain(jumped)) == exact(plain(states[steps])),
+            f"{steps} quiet steps from {plain(start)} give {plain(states[steps])} one by one, and {plain(jumped)} at "
+            "once",
+            "Have after_quiet_steps do what next_state does, for all pieces of the state",
+        )

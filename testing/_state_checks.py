@@ -1,0 +1,44 @@
+"""Checks of the state as plain numbers."""
+
+from ._check import check, require
+from ._steps import exact, gradients, moments, plain
+from ._subject import Subject
+
+
+@check(pure_step=True)
+def state_round_trip(subject: Subject) -> None:
+    """load_state takes back what state() gave, in full, and the steps after it are the same."""
+    first, second = subject.make(), subject.make()
+    first.load_state(subject.moved_state())
+    state = first.state()
+    require(
+        exact(state) == exact(subject.moved_state()),
+        f"load_state was given {subject.moved_state()}, and state() is {state} after it",
+        "Have load_state take, and state() give, every piece of the state: LossScale's own do",
+    )
+    second.load_state(state)
+    steps = gradients(60)
+    require(
+        moments(second, steps) == moments(first, steps),
+        f"two policies that both have the state {state} take other steps from there",
+        "Keep all that a step remembers in the state",
+    )
+
+
+@check(pure_step=True)
+def other_states_are_refused(subject: Subject) -> None:
+    """load_state refuses a state with a piece too many or too few, and then leaves its own as it was."""
+    policy = subject.make()
+    moved, initial = subject.moved_state(), plain(policy.initial_state())
+    others = [{**moved, "no_such_piece": 1.0}, *([{}] if moved else [])]
+    for other in others:
+        try:
+            policy.load_state(other)
+            is_refused = False
+        except (ValueError, TypeError, KeyError):
+            is_refused = True
+        require(
+            is_refused and exact(policy.state()) == exact(initial),
+            f"load_state was given {other}, " + ("and took a part of it" if is_refused else "and did not refuse it"),
+            "Leave load_state to LossScale, or call super().load_state(state) first: it refuses a state whole",
+        )

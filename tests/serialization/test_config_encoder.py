@@ -1,0 +1,141 @@
+"""An optimizer's configuration in the words of every TensorFlow: golden files are the oracle."""
+
+import json
+import os
+import sys
+
+import pytest
+
+from scalekeeper import TranslationError
+from scalekeeper.registry._targets import known_targets
+from scalekeeper.serialization._conversion.target import aim
+from scalekeeper.serialization.keras._config_encoder import said_to
+from scalekeeper.serialization.keras._optimizer_config import declared
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.append(os.path.join(ROOT, "compat_tests", "golden"))
+import archives  # noqa: E402
+import matrix  # noqa: E402
+
+TARGETS = {
+    "tf20": "2.0",
+    "tf21": "2.1",
+    "tf22": "2.2",
+    "tf23": "2.3",
+    "tf24": "2.4",
+    "tf210": "2.10",
+    "tf215L": "2.15",
+    "tf215": "2.15",
+    "tfkL": "tf_keras",
+    "tfk": "tf_keras",
+    "k3": "keras3",
+}
+
+
+@pytest.fixture(scope="module", params=TARGETS)
+def written(request):
+    """A flavour, and case → the configuration that TensorFlow's own class gave there."""
+    producer = matrix.Producer(matrix.OWN, request.param)
+    with archives.unpacked(producer) as folder:
+        configs = {}
+        for case in matrix.cases(producer):
+            with open(os.path.join(folder, case.folder, "config.json"), encoding="utf-8") as stream:
+                configs[case] = json.load(stream)
+    return request.param, configs
+
+
+def test_it_is_what_that_version_writes(written):
+    """To the letter, but for a module that both names lead to, and an argument that Keras leaves out of its own."""
+    flavour, configs = written
+    for case, config in configs.items():
+        said = said_to(aim(TARGETS[flavour]), declared(config))
+        inner = config["config"].get("inner_optimizer", config)
+        if flavour == "tf215":
+            inner["module"] = "keras.optimizers"
+        if flavour == "tfk" and case.optimizer == "adam":
+            inner["config"]["adaptive_epsilon"] = False
+        assert said.config == config
+        assert said.losses == []
+        assert said.has_wrapper == ("LossScaleOptimizer" in config["class_name"])
+
+
+@pytest.mark.parametrize("target", [each.name for each in known_targets()])
+def test_there_and_back_again(written, target):
+    """What another target's configuration declares is the same again, in the words of the first."""
+    flavour, configs = written
+    for case, config in configs.items():
+        if case.policy not in ("fixed", "dynamic"):
+            continue
+        there = said_to(aim(target), declared(config)).config
+        back = said_to(aim(TARGETS[flavour]), declared(there)).config
+        assert declared(back).policy == declared(config).policy
+        first, second = (declared(each).arguments for each in (config, back))
+        for name in matrix_hyperparameters(case):
+            assert second[name] == pytest.approx(first[name], rel=1e-7)
+
+
+def matrix_hyperparameters(case):
+    names = {"sgd": ["momentum"], "adam": ["beta_1", "beta_2", "epsilon"], "rmsprop": ["rho", "momentum", "epsilon"]}
+    return ["learning_rate", *names[case.optimizer]]
+
+
+def dynamic(**config):
+    sgd = {"class_name": "SGD", "config": {"learning_rate": 0.5, "momentum": 0.9, "nesterov": False, "decay": 0.0}}
+    words = {"initial_loss_scale": 8.0, "increment_period": 2, "multiplier": 2.0, **config}
+    return {"optimizer": sgd, "loss_scale": {"class_name": "DynamicLossScale", "config": words}}
+
+
+@pytest.mark.parametrize("target", ["2.4", "2.10", "2.15", "tf_keras", "keras3"])
+def test_what_has_no_words_is_a_loss_and_in_full_it_is_not(target):
+    """A multiplier from 2.4 on; who has this package reads it nevertheless."""
+    declaration = declared(dynamic(multiplier=4.0))
+    said = said_to(aim(target), declaration)
+    assert len(said.losses) == 1
+    assert said.losses[0].startswith("multiplier=4.0 of the loss scale")
+    assert declared(said.in_full).policy == declaration.policy
+
+
+@pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
+def test_a_parameter_of_ours_is_a_loss_unless_it_says_nothing(target):
+    """TensorFlow's classes have no floor to set: one of 4 is lost, the floor of 1 is theirs too."""
+    said = said_to(aim(target), declared(dynamic(minimum=4.0)))
+    assert [loss.partition(" of the loss scale")[0] for loss in said.losses] == ["minimum=4.0"]
+    assert declared(said.in_full).policy["config"]["minimum"] == 4.0
+    assert said_to(aim(target), declared(dynamic(minimum=1.0, maximum=None))).losses == []
+
+
+@pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
+def test_a_fixed_scale_that_skips_is_a_loss(target):
+    """TensorFlow's own fixed scale applies every step."""
+    config = dynamic()
+    config["loss_scale"] = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 8.0, "skip_nonfinite": True}}
+    assert [loss.partition(" of the loss scale")[0] for loss in said_to(aim(target), declared(config)).losses] == [
+        "skip_nonfinite=True"
+    ]
+
+
+def test_a_policy_of_ones_own_leaves_the_optimizer_bare():
+    """As plain Keras then reads it; and in full it is there."""
+    config = dynamic()
+    config["loss_scale"] = {"class_name": "Own", "config": {"start": 4.0}}
+    said = said_to(aim("2.15"), declared(config))
+    assert said.config["class_name"] == "SGD"
+    assert not said.has_wrapper
+    assert "the loss scale Own" in said.losses[0]
+    assert declared(said.in_full).policy["class_name"] == "Own"
+
+
+def test_legacy_decay_becomes_a_schedule_where_there_is_none():
+    """On Keras 3; on 2.15 the legacy optimizer takes it as it is."""
+    config = dynamic()
+    config["optimizer"]["config"]["decay"] = 0.25
+    inner = said_to(aim("keras3"), declared(config)).config["config"]["inner_optimizer"]["config"]
+    assert inner["learning_rate"]["class_name"] == "InverseTimeDecay"
+    assert inner["learning_rate"]["config"]["decay_rate"] == 0.25
+    assert said_to(aim("2.15"), declared(config)).config["config"]["inner_optimizer"]["config"]["decay"] == 0.25
+
+
+def test_an_optimizer_that_is_not_there_is_an_error():
+    """It says which target, and what that one has."""
+    with pytest.raises(TranslationError, match=r"TensorFlow 2.0.4.* has no optimizer 'Lion'; it has .*Adam"):
+        said_to(aim("2.0"), declared({"class_name": "Lion", "config": {"learning_rate": 0.1}}))

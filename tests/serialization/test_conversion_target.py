@@ -1,0 +1,36 @@
+"""Whom a file is for, by name."""
+
+import pytest
+
+from scalekeeper import UnknownTargetError
+from scalekeeper.serialization._conversion.target import aim
+
+
+@pytest.mark.parametrize(
+    ("given", "name", "is_plain", "is_keras_3"),
+    [
+        ("2.0", "2.0", False, False),
+        ("2.10-plain", "2.10", True, False),
+        ("2.21", "2.21-keras3", False, True),
+        ("2.16-tf_keras-plain", "2.16-tf_keras", True, False),
+        ("tf_keras", "2.21-tf_keras", False, False),
+        ("keras3-plain", "2.21-keras3", True, True),
+    ],
+)
+def test_names(given, name, is_plain, is_keras_3):
+    """A target's name, with or without -plain."""
+    found = aim(given)
+    assert (found.target.name, found.is_plain, found.is_keras_3) == (name, is_plain, is_keras_3)
+
+
+def test_plain_alone_is_the_installed_one():
+    """Or the newest, where none is installed."""
+    assert aim("plain").is_plain
+    assert aim("plain").target == aim().target
+
+
+@pytest.mark.parametrize("given", ["1.15", "2.22", "plain-2.10", "-plain", "", "2.10-plane"])
+def test_what_is_unknown(given):
+    """An error that says what is allowed."""
+    with pytest.raises(UnknownTargetError, match=r"unknown target .*; valid: 2.0 to 2.21, .* with -plain"):
+        aim(given)
