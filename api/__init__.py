@@ -25,21 +25,28 @@ if TYPE_CHECKING:
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
     from .optimizer import custom_objects as custom_objects
+    from .registry import ArgumentError as ArgumentError
+    from .registry import ArgumentTypeError as ArgumentTypeError
     from .registry import BrokenContractError as BrokenContractError
     from .registry import ConversionError as ConversionError
+    from .registry import DestinationExistsError as DestinationExistsError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
     from .registry import InvalidSpecError as InvalidSpecError
     from .registry import LossyConversionError as LossyConversionError
+    from .registry import MissingFileError as MissingFileError
     from .registry import MissingPackageError as MissingPackageError
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
     from .registry import ScalekeeperError as ScalekeeperError
+    from .registry import StateMismatchError as StateMismatchError
+    from .registry import StrategyError as StrategyError
     from .registry import TooManySkipsError as TooManySkipsError
     from .registry import TranslationError as TranslationError
     from .registry import UnknownTargetError as UnknownTargetError
     from .registry import UnreadableFileError as UnreadableFileError
+    from .registry import UnsupportedOperationError as UnsupportedOperationError
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
@@ -81,21 +88,28 @@ _ROOMS = {
     ),
     "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build", "custom_objects"),
     "registry": (
+        "ArgumentError",
+        "ArgumentTypeError",
         "BrokenContractError",
         "ConversionError",
+        "DestinationExistsError",
         "Document",
         "DocumentError",
         "InvalidSpecError",
         "LossyConversionError",
+        "MissingFileError",
         "MissingPackageError",
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",
         "ScalekeeperError",
+        "StateMismatchError",
+        "StrategyError",
         "TooManySkipsError",
         "TranslationError",
         "UnknownTargetError",
         "UnreadableFileError",
+        "UnsupportedOperationError",
         "document_schema",
         "load_document",
         "register",
@@ -105,10 +119,10 @@ _ROOMS = {
     ),
     "serialization": (
         "Conversion",
-        "convert",
-        "convert_folder",
         "Inspection",
         "RestoreReport",
+        "convert",
+        "convert_folder",
         "inspect",
         "load_model",
         "read_state",

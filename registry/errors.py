@@ -43,6 +43,37 @@ class InvalidSpecError(ScalekeeperError, ValueError):
         return type(self), (self.problems,)
 
 
+class StateMismatchError(InvalidSpecError):
+    """Raised when a training state does not fit the optimizer or model it is loaded into.
+
+    ``problems`` lists everything that does not fit. Derives from :class:`InvalidSpecError` for programs that catch it.
+    """
+
+
+class ArgumentError(ScalekeeperError, ValueError):
+    """Raised when an argument has a value that the function does not accept."""
+
+
+class ArgumentTypeError(ScalekeeperError, TypeError):
+    """Raised when an argument has a type that the function does not accept."""
+
+
+class StrategyError(ScalekeeperError, ValueError):
+    """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context."""
+
+
+class UnsupportedOperationError(ScalekeeperError, RuntimeError):
+    """Raised when an operation is not possible in the current state of the optimizer or program."""
+
+
+class MissingFileError(ScalekeeperError, FileNotFoundError):
+    """Raised when a file, SavedModel or checkpoint does not exist."""
+
+
+class DestinationExistsError(ScalekeeperError, FileExistsError):
+    """Raised when the destination of a conversion exists and may not be replaced."""
+
+
 class NameTakenError(ScalekeeperError, ValueError):
     """A name is registered for another class already."""
 
