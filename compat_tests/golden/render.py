@@ -9,14 +9,10 @@ import collections
 import itertools
 import json
 import os
-import sys
+
+from scalekeeper_test_support.golden import gaps, matrix, results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE)  # for tests, which import this by its path
-import gaps  # noqa: E402
-import matrix  # noqa: E402
-import results  # noqa: E402
-
 DOCS = os.path.join(HERE, "..", "..", "docs")
 PAGE = os.path.join(DOCS, "compatibility.md")
 INTERACTIVE = os.path.join(DOCS, "compatibility.html")

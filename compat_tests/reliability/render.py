@@ -7,13 +7,8 @@ Needs no TensorFlow. Each part ``<!-- section -->`` of the page becomes a table 
 
 from typing import Any, Dict, List, Mapping
 
-import os
-import sys
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "benchmarks")]
-from figures import WITHOUT_TENSORFLOW, recorded  # noqa: E402
-from pages import rewrite  # noqa: E402
+from scalekeeper_test_support.generated_pages import rewrite
+from scalekeeper_test_support.reliability_results import WITHOUT_TENSORFLOW, recorded
 
 PAGE = "reliability.md"
 
