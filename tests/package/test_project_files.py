@@ -1,0 +1,66 @@
+"""The files that describe the project to its tools agree with tox.ini and pyproject.toml."""
+
+import configparser
+import re
+
+import pytest
+import yaml
+
+from scalekeeper_test_support.dependencies import project
+from scalekeeper_test_support.page_commands import spelled_out
+from scalekeeper_test_support.repository import repository_path
+
+
+def parsed(*path):
+    with open(repository_path(*path), encoding="utf-8") as stream:
+        return yaml.safe_load(stream)
+
+
+@pytest.fixture(scope="module")
+def tox():
+    ini = configparser.RawConfigParser()
+    ini.read(repository_path("tox.ini"), encoding="utf-8")
+    return ini
+
+
+def jobs():
+    """Return environment → version of Python, from the matrix of the workflow."""
+    matrix = parsed(".github", "workflows", "tests.yml")["jobs"]["tox"]["strategy"]["matrix"]["include"]
+    return {job["environment"]: job["python"] for job in matrix}
+
+
+def test_the_workflow_has_one_job_for_each_environment(tox):
+    """Each environment of env_list has a job, in the same order; each job has its own Python."""
+    lines = tox["tox"]["env_list"].split("\n")
+    names = [name for line in lines for name in spelled_out(line) if name]
+    assert list(jobs()) == [name for name in names if name != "interpreters"]
+
+
+def test_each_job_installs_the_python_in_its_name():
+    """A job without a version in its name runs on the newest Python."""
+    versions = {name: re.match(r"py3(\d+)-", name) for name in jobs()}
+    expected = {name: f"3.{match.group(1)}" if match else "3.13" for name, match in versions.items()}
+    assert jobs() == expected
+
+
+def test_the_hooks_of_contributors_use_the_pinned_ruff(tox):
+    """pre-commit and tox format the code alike."""
+    (pinned,) = (line for line in tox["testenv:lint"]["deps"].split() if line.startswith("ruff=="))
+    (repository,) = parsed(".pre-commit-config.yaml")["repos"]
+    hooks = {hook["id"]: hook.get("additional_dependencies") for hook in repository["hooks"]}
+    assert hooks == {"ruff-check": [pinned], "ruff-format": [pinned], "mypy": None}
+
+
+def test_the_citation_names_this_version():
+    """CITATION.cff has the version, the license and the description of the package."""
+    citation, package = parsed("CITATION.cff"), project()["project"]
+    assert (citation["title"], citation["version"]) == (package["name"], package["version"])
+    assert (citation["abstract"], citation["keywords"]) == (package["description"], package["keywords"])
+    assert citation["license"] == "Apache-2.0"
+
+
+def test_contributors_find_every_page():
+    """CONTRIBUTING.md links the pages on security and conduct."""
+    with open(repository_path("CONTRIBUTING.md"), encoding="utf-8") as stream:
+        text = stream.read()
+    assert {"SECURITY.md", "CODE_OF_CONDUCT.md"} <= set(re.findall(r"\]\(([\w./]+)\)", text))
