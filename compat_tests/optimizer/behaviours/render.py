@@ -17,19 +17,19 @@ VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.10", "2.15 legacy", "2.15", "2.21 tf_
 INTRODUCTION = """\
 # How loss scaling behaves, version by version
 
-What TensorFlow's own `LossScaleOptimizer` does on each version, and what ours does there. All of it is measured on the
-real TensorFlow: `measure.py` of `compat_tests/optimizer/behaviours` measures, `expected.json` holds what is
-expected, and the tests beside them fail when the two differ, for the better or for the worse. This page is written by
-`render.py` of that folder.
+This page compares TensorFlow's `LossScaleOptimizer` with scalekeeper's on each version. All results are measured on the
+real TensorFlow: `compat_tests/optimizer/behaviours/measure.py` measures them, `compat_tests/optimizer/behaviours/expected.json` holds the
+expected ones, and tests fail if the two differ, for better or worse. `compat_tests/optimizer/behaviours/render.py` generates this
+page.
 
-"2.15 legacy" is TensorFlow 2.15 with the optimizers of `tf.keras.optimizers.legacy`; everywhere else they are the
-default ones, which from 2.11 on are another kind. TensorFlow 2.21 is there with each of its two Kerases. Models are
-saved and loaded by Keras itself with its class, and by `save_model` and `load_model` of this package with ours.
+"2.15 legacy" is TensorFlow 2.15 with the optimizers of `tf.keras.optimizers.legacy`. All other columns use the default
+optimizers, which belong to a new generation from 2.11 on. TensorFlow 2.21 is measured with both of its Keras versions.
+Keras saves and loads the models with its class; scalekeeper uses its `save_model` and `load_model`.
 
 ## At a glance
 
-`=` where ours does the same as TensorFlow's own class, `≠` where it does something else or more. A star marks where
-ours is not yet what it should be, or can't be: the reason stands below the details.
+`=`: scalekeeper behaves like TensorFlow's class. `≠`: scalekeeper behaves differently or does more. An asterisk marks
+where scalekeeper does not yet, or cannot, behave as it should; the reason is below the details.
 """
 
 
@@ -55,7 +55,7 @@ def details(entries):
     for subject in ("own", "ours"):
         for version in VERSIONS:
             seen.setdefault(entries[version][subject], {"own": [], "ours": []})[subject].append(version)
-    lines = ["| what is seen | TensorFlow's own class | ours |", "|---|---|---|"]
+    lines = ["| result | TensorFlow's class | scalekeeper |", "|---|---|---|"]
     for words, versions in seen.items():
         lines.append("| {} | {} | {} |".format(cell(words), those(versions["own"]), those(versions["ours"])))
     reasons = {}
@@ -63,7 +63,7 @@ def details(entries):
         if "reason" in entries[version]:
             reasons.setdefault(entries[version]["reason"], []).append(version)
     if reasons:
-        lines += ["", *(f"- Ours, {those(versions)}: {reason}" for reason, versions in reasons.items())]
+        lines += ["", *(f"- scalekeeper, {those(versions)}: {reason}" for reason, versions in reasons.items())]
     return lines
 
 

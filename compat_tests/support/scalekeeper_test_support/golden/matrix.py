@@ -76,7 +76,7 @@ GRADES = {
     1: "loads",
     2: "iterations and slots are equal",
     3: "the loss scale's state is equal too",
-    4: "training goes on as if never interrupted",
+    4: "training continues as if never interrupted",
 }
 
 
