@@ -17,7 +17,6 @@ from scalekeeper_test_support.golden import archives, gaps, matrix, results, sce
 from scalekeeper_test_support.repository import load_script
 
 # each version has much to say of the files of another
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 consume = load_script("compat_tests/golden/consume.py")
 generate = load_script("compat_tests/golden/generate.py")

@@ -46,12 +46,11 @@ class OneWeight(NamedTuple):
 
     def compile(self, optimizer, gradient, run_eagerly=False, **options):
         """Give the weight this gradient at every step: the loss is linear."""
-        self.model.compile(
-            optimizer,
-            loss=lambda wanted, output: tf.cast(output, tf.float32) * gradient,
-            run_eagerly=run_eagerly,
-            **options,
-        )
+
+        def linear(wanted, output):
+            return tf.cast(output, tf.float32) * gradient
+
+        self.model.compile(optimizer, loss=linear, run_eagerly=run_eagerly, **options)
         return self
 
     def fit(self, inputs=(1.0,), epochs=1, callbacks=(), **options):

@@ -8,7 +8,7 @@ import tensorflow as tf
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, WEIGHTS_SUFFIXES, number
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+pytestmark = pytest.mark.usefixtures("mixed_float16")
 
 HAS_TENSORBOARD = importlib.util.find_spec("tensorboard") is not None
 RATE = "learning_rate" if IS_KERAS_3 else "lr"  # its name in a history

@@ -9,8 +9,6 @@ from scalekeeper import LossScale
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, LOSS_SCALE_CLASSES, variables_of
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 class WithPureStep(LossScale):
     """Counts bad steps, and halves at each."""

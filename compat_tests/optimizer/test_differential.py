@@ -23,8 +23,6 @@ from scalekeeper_test_support.installed_keras import (
     upstream,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 STEPS = 200
 OVERFLOWS = {0: np.inf, 7: np.nan, 8: -np.inf, 50: np.inf, 51: np.inf, 52: np.nan, 120: np.nan, 199: np.inf}
 INNER = {

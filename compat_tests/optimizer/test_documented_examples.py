@@ -22,8 +22,6 @@ from scalekeeper_test_support.installed_keras import (
     variables_of,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 def wrapped(optimizer=None, loss_scale="dynamic", **options):
     return LossScaleOptimizer(optimizer or tf.keras.optimizers.SGD(0.25), loss_scale, **options)

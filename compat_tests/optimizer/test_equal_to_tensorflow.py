@@ -20,7 +20,7 @@ from scalekeeper_test_support.installed_keras import (
     variables_of,
 )
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+pytestmark = pytest.mark.usefixtures("mixed_float16")
 
 INNER = {
     "sgd": lambda optimizers: optimizers.SGD(0.05),

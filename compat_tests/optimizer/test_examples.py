@@ -7,8 +7,6 @@ import pytest
 
 from scalekeeper_test_support import script_runner
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

@@ -7,8 +7,6 @@ import tensorflow as tf
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper.optimizer._step.gradient_stats import measure_gradients
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 MAX = np.finfo(np.float32).max
 
 

@@ -22,8 +22,6 @@ from scalekeeper_test_support.installed_keras import (
     variables_of,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 only_new = pytest.mark.skipif(not HAS_NEW_OPTIMIZERS, reason="OptimizerV2 has no such arguments")
 only_keras_3 = pytest.mark.skipif(not IS_KERAS_3, reason="a feature of Keras 3")
 DYNAMIC = {"name": "dynamic", "initial_loss_scale": 1024, "increment_period": 3}

@@ -12,7 +12,7 @@ from scalekeeper_test_support.installed_keras import number
 if "jit_compile" not in inspect.signature(tf.keras.Model.compile).parameters:
     pytest.skip("this TensorFlow's compile has no jit_compile", allow_module_level=True)
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+pytestmark = pytest.mark.usefixtures("mixed_float16")
 
 
 def fitted_rows(optimizer, rows, epochs=1):

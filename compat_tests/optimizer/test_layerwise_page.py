@@ -11,8 +11,6 @@ import tensorflow as tf
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import global_policy, set_global_policy
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "layerwise.md")
 # of each layer's weight and bias: each layer makes the gradient 2**14 times smaller, on the way back
 TRUE = [2.0**-42] * 2 + [2.0**-28] * 2 + [2.0**-14] * 2 + [1.0] * 2

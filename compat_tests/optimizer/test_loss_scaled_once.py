@@ -18,8 +18,6 @@ from scalekeeper_test_support.installed_keras import (
     set_global_policy,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 VANISHING = 2.0**-29  # below 2**-25, float16 rounds to zero
 LARGEST = 1.0  # 2**15 in float16; scaled twice it is 2**30, which is infinite there
 OVERFLOWING = 2.0  # 2**16 in float16 is infinite; without scaling it is just 2

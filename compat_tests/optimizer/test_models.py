@@ -7,7 +7,7 @@ import tensorflow as tf
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import number
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+pytestmark = pytest.mark.usefixtures("mixed_float16")
 
 ONES = np.ones((4, 1), np.float32)
 

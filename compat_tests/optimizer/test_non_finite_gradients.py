@@ -18,7 +18,6 @@ from scalekeeper_test_support.repository import load_script, repository_path
 
 trials = load_script("compat_tests/reliability/non_finite_gradients.py")
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 KINDS = pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 TYPES = sorted(trials.LARGEST, key=lambda dtype: dtype.name)

@@ -10,8 +10,6 @@ import scalekeeper
 from scalekeeper import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, OPTIMIZERS, number
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 SPECS = [{"name": "dynamic", "multiplier": 4.0}, {"name": "dynamic", "initial_loss_scale": 64.0}, 128.0]
 register = getattr(tf.keras.utils, "register_keras_serializable", None)  # 2.0 has none
 registering = pytest.mark.skipif(register is None, reason="this Keras registers nothing")

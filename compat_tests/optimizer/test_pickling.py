@@ -14,8 +14,6 @@ import scalekeeper
 from scalekeeper import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import OPTIMIZERS
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 NAN = float("nan")
 
 

@@ -12,8 +12,6 @@ from scalekeeper.lossscales._numpy_state import OPS
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper.registry import loss_scales
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 STEPS = 300
 # so that in so few steps all that can happen does
 SHORT = {

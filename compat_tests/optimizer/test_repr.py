@@ -6,8 +6,6 @@ import tensorflow as tf
 import scalekeeper
 from scalekeeper_test_support.installed_keras import COUNTS_SKIPPED_STEPS, OPTIMIZERS
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 def test_policy_and_state_are_shown(kind):

@@ -10,8 +10,6 @@ import scalekeeper
 from scalekeeper import InvalidSpecError, LossScaleOptimizer, TooManySkipsError
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, number
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 KINDS = pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 WAYS = pytest.mark.parametrize("way", ["eager", "traced"])
 _COMPILES = {"experimental_compile", "jit_compile"} & {*inspect.signature(tf.function).parameters}

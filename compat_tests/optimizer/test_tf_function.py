@@ -1,11 +1,8 @@
 """The members that come from TF1's graphs, `get_gradients`, `get_updates` and `minimize`, inside a `tf.function`."""
 
-import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
-
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 VANISHING = 2.0**-29  # float16 rounds it to zero
 

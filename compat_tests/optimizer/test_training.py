@@ -8,7 +8,7 @@ from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support.counting_sgd import COUNTING_SGD
 from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, WEIGHTS_SUFFIXES, number, set_global_policy
 
-pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+pytestmark = pytest.mark.usefixtures("mixed_float16")
 
 
 @pytest.fixture(params=sorted(COUNTING_SGD))

@@ -6,8 +6,6 @@ import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 SMALL = {"name": "dynamic", "initial_loss_scale": 2.0**-10, "minimum": 2.0**-12}
 
 

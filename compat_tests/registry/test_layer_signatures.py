@@ -1,12 +1,8 @@
 """The table of layers is what the installed Keras really has."""
 
-import pytest
-
 from scalekeeper.registry._targets import Target
 from scalekeeper.serialization.keras._layer_signatures import accepted_on
 from scalekeeper_test_support.repository import load_script
-
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 def test_the_table_is_that_of_the_installed_keras():

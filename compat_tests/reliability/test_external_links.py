@@ -101,14 +101,12 @@ def hostile(request, good, tmp_path):
     return path
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_a_good_file_loads(good):
     """Keras itself writes nothing that is refused here."""
     loaded = scalekeeper.load_model(good)
     assert int(loaded.optimizer.iterations.numpy()) == 1
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("options", [{}, {"compile": False}], ids=["compiled", "bare"])
 def test_load_model_refuses_it(hostile, options):
     """An error that names the place, before Keras opens the file: it would read the other one."""
@@ -116,7 +114,6 @@ def test_load_model_refuses_it(hostile, options):
         scalekeeper.load_model(hostile, **options)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_restore_reads_nothing_else(hostile):
     """An error, or a report in which that layer is missing, and its numbers are what they were."""
     model = compiled()
@@ -130,7 +127,6 @@ def test_restore_reads_nothing_else(hostile):
     assert model.layers[1].bias.numpy().tolist() == before.tolist()
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_keras_2_alone_would_read_it(tmp_path):
     """Without this the tests above could pass because the files are no danger. Keras 3 refuses this one."""
     path, secret = tmp_path / "model.h5", tmp_path / "secret"

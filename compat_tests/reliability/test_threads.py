@@ -18,7 +18,6 @@ from scalekeeper_test_support.repository import load_script
 
 threads = load_script("compat_tests/reliability/threads.py")
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 # what is done in how many threads: the slow ones in few
 SHORT = {

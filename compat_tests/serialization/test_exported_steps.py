@@ -1,13 +1,10 @@
 """A training step in a SavedModel, with the optimizer inside."""
 
 import numpy as np
-import pytest
 import tensorflow as tf
 
 from scalekeeper import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import OPTIMIZERS
-
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 class Trained(tf.Module):

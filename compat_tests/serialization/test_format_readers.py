@@ -22,8 +22,6 @@ from scalekeeper_test_support.installed_keras import (
     upstream,
 )
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 INNER = {
     "SGD": lambda kind: kind.SGD(0.125, momentum=0.5),
     "Adam": lambda kind: kind.Adam(0.125),

@@ -7,8 +7,6 @@ import tensorflow as tf
 from scalekeeper import LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import COUNTS_SKIPPED_STEPS, IS_KERAS_3, OPTIMIZERS, number
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 NATIVE, OTHER = ("advance", "hold") if COUNTS_SKIPPED_STEPS else ("hold", "advance")
 NAME = "skipped_steps_advance"
 KINDS = pytest.mark.parametrize("kind", sorted(OPTIMIZERS))

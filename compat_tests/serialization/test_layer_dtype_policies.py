@@ -40,7 +40,6 @@ def told_while_saving(model, path):
     return [str(each.message) for each in caught if "will not give the same model" in str(each.message)]
 
 
-@pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"], indirect=True)
 def test_the_precision_of_layers_comes_back_or_is_told_of(tmp_path, precision):
     """What load_model gives computes as what was saved; where Keras forgets that, saving warns, and restore helps."""

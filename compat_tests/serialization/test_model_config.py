@@ -15,8 +15,6 @@ import tensorflow as tf
 from scalekeeper import TranslationError
 from scalekeeper.serialization.keras._model_config import translated_for_installed
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 DATA = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "serialization", "data", "models")
 FILES = sorted(os.path.basename(path) for path in glob.glob(os.path.join(DATA, "*.json")))
 HAS_ATTENTION = hasattr(tf.keras.layers, "MultiHeadAttention")

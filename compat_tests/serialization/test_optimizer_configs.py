@@ -12,8 +12,6 @@ import scalekeeper
 from scalekeeper import LossScale, LossScaleOptimizer, TranslationError
 from scalekeeper_test_support.installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS, number
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 DATA = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "serialization", "data")
 with open(os.path.join(DATA, "optimizer_configs.json"), encoding="utf-8") as stream:
     CONFIGS = json.load(stream)

@@ -12,8 +12,6 @@ from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
 from scalekeeper_test_support.small_model import build
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 HERE = os.path.dirname(os.path.abspath(__file__))
 DYNAMIC = {"initial_loss_scale": 1024.0, "increment_period": 3}
 POLICIES = {"dynamic": DYNAMIC} if IS_KERAS_3 else {"dynamic": DYNAMIC, "fixed": 128.0}

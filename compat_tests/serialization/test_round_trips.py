@@ -16,8 +16,6 @@ from scalekeeper import LossScale, LossScaleOptimizer
 from scalekeeper_test_support.installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS
 from scalekeeper_test_support.small_model import build, train, weights_of
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 class Careful(LossScale):
     """A policy of one's own with two pieces of state: three bad steps in all, and it grows no more."""

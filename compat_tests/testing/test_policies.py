@@ -14,9 +14,6 @@ from scalekeeper.testing._check_runner import outcome_of
 from scalekeeper.testing._subject import Subject
 from scalekeeper_test_support.installed_keras import IS_KERAS_3
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
-
 # each of ours; of the presets of dynamic, one stands for all
 POLICIES = [
     "adaptive_window",

@@ -1,10 +1,12 @@
 """scalekeeper convert, as a person and as a program would call it; what needs no TensorFlow."""
 
+import contextlib
 import errno
 import hashlib
 import json
 import os
 import shutil
+import tempfile
 
 import h5py
 import numpy as np
@@ -14,6 +16,8 @@ from click.testing import CliRunner
 import scalekeeper
 from scalekeeper.cli import main
 from scalekeeper_test_support.golden import archives, matrix
+
+NOBODY = 65534  # a user that owns no files
 
 
 @pytest.fixture(scope="module")
@@ -167,13 +171,42 @@ def test_a_folder_of_nothing(tmp_path):
     assert (code, "not a folder" in output) == (1, True)
 
 
-def test_a_folder_that_may_not_be_written_to(folder, tmp_path):
-    """Permission denied is a message; whoever may write everywhere is told that a file is no folder."""
-    (tmp_path / "file").write_text("")
+def test_a_destination_below_a_file(folder, tmp_path):
+    """A path through a file is a message of one line, and the file is unchanged."""
+    (tmp_path / "file").write_text("kept")
     code, output = run(f"{folder}/config.json", tmp_path / "file" / "new.json", "--to", "2.10")
-    assert code == 1
-    assert output.startswith("Error: ")
-    assert "Traceback" not in output
+    assert (code, output.startswith("Error: "), "Traceback" in output) == (1, True, False)
+    assert (tmp_path / "file").read_text() == "kept"
+
+
+@contextlib.contextmanager
+def without_privileges():
+    """Act as a user for whom permission bits hold: root may write everywhere."""
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if is_root:
+            os.seteuid(0)
+
+
+def test_a_folder_that_may_not_be_written_to(folder, tmp_path):
+    """Permission denied is the system's message, and nothing is written."""
+    run(f"{folder}/config.json", tmp_path / "new.json", "--to", "2.10")  # imports what a conversion imports
+    with tempfile.TemporaryDirectory() as parent:  # tmp_path is below a folder that only its owner may enter
+        os.chmod(parent, 0o755)
+        source, locked = os.path.join(parent, "config.json"), os.path.join(parent, "locked")
+        shutil.copyfile(f"{folder}/config.json", source)
+        os.chmod(source, 0o644)
+        os.mkdir(locked)
+        os.chmod(locked, 0o555)
+        with without_privileges():
+            code, output = run(source, os.path.join(locked, "new.json"), "--to", "2.10")
+        assert (code, os.listdir(locked)) == (1, [])
+        assert output.startswith("Error: ")
+        assert os.strerror(errno.EACCES) in output
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no device that is always full")

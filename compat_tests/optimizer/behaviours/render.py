@@ -18,9 +18,8 @@ INTRODUCTION = """\
 # How loss scaling behaves, version by version
 
 This page compares TensorFlow's `LossScaleOptimizer` with scalekeeper's on each version. All results are measured on the
-real TensorFlow: `compat_tests/optimizer/behaviours/measure.py` measures them, `compat_tests/optimizer/behaviours/expected.json` holds the
-expected ones, and tests fail if the two differ, for better or worse. `compat_tests/optimizer/behaviours/render.py` generates this
-page.
+real TensorFlow by `measure.py` of `compat_tests/optimizer/behaviours`. `expected.json` there holds the expected
+results, and tests fail if the two differ, for better or worse. `render.py` generates this page.
 
 "2.15 legacy" is TensorFlow 2.15 with the optimizers of `tf.keras.optimizers.legacy`. All other columns use the default
 optimizers, which belong to a new generation from 2.11 on. TensorFlow 2.21 is measured with both of its Keras versions.

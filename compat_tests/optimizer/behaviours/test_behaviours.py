@@ -7,7 +7,6 @@ import pytest
 from scalekeeper_test_support.repository import load_script
 
 # TensorFlow warns of what its own class does, and that is what is measured here
-pytestmark = pytest.mark.filterwarnings("ignore")
 
 
 MEASURE = load_script("compat_tests/optimizer/behaviours/measure.py")

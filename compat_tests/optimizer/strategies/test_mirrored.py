@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from scalekeeper_test_support import installed_keras
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 # the words for it: since 2.2 the first, from 2.11 on the second
 CAN_APPLY_UNAGGREGATED = {"experimental_aggregate_gradients", "skip_gradients_aggregation"} & {
     *inspect.signature(tf.keras.optimizers.SGD.apply_gradients).parameters

@@ -8,8 +8,6 @@ import scalekeeper
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support import installed_keras
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.1),

@@ -12,7 +12,6 @@ import tensorflow as tf
 from scalekeeper_test_support import installed_keras
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(
         not hasattr(tf.distribute.get_strategy().extended, "_use_merge_call"),
         reason="up to 2.4 no strategy does without merge_call",

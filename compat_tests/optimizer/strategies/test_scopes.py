@@ -4,7 +4,6 @@ import pytest
 
 from scalekeeper_test_support import installed_keras
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 ELSEWHERE = ["in_another", "inner_in_another", "policy_in_another"]
 
 

@@ -8,8 +8,6 @@ import scalekeeper
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support import installed_keras
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 # what calls Python, and what moves a tensor to the host or waits for one from there
 FORBIDDEN = {
     *("PyFunc", "PyFuncStateless", "EagerPyFunc", "NumpyFunction"),

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 
 @pytest.fixture(scope="module")
 def found(run_scenario):

@@ -14,7 +14,6 @@ from scalekeeper.serialization.keras._slot_order import ordered
 from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
 
-pytestmark = pytest.mark.filterwarnings("ignore")
 HERE = os.path.dirname(os.path.abspath(__file__))
 layers = tf.keras.layers
 SUFFIXES = [".h5", *([".keras"] if ".keras" in MODEL_SUFFIXES else [])]

@@ -11,8 +11,6 @@ from scalekeeper_test_support import installed_keras
 from scalekeeper_test_support.conversion_round_trips import difference, told
 from scalekeeper_test_support.golden import archives, matrix
 
-pytestmark = pytest.mark.filterwarnings("ignore")
-
 TARGET_OF = {
     "tf20": "2.0",
     "tf21": "2.1",
