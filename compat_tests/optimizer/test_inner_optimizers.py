@@ -108,8 +108,6 @@ def test_gradient_accumulation_loses_no_micro_batch(choice):
 @only_keras_3
 def test_around_a_multi_optimizer():
     """Keras lets no LossScaleOptimizer, its own or ours, into a MultiOptimizer; around one, it works."""
-    if not hasattr(tf.keras.optimizers, "MultiOptimizer"):
-        pytest.skip("this Keras has no MultiOptimizer")
     first, second = tf.keras.Variable(1.0, name="first"), tf.keras.Variable(1.0, name="second")
 
     def multi(one, other):
