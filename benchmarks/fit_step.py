@@ -1,9 +1,9 @@
-"""What a whole training step of ``fit`` takes under mixed_float16: with TensorFlow's own LossScaleOptimizer, with ours.
+"""Time a training step of ``fit`` under mixed_float16 with TensorFlow's LossScaleOptimizer and with scalekeeper's.
 
     python benchmarks/fit_step.py [--seconds 30] [--record]
 
-A small convolutional and a small transformer model, each compiled twice; one ``train_on_batch`` of each in turn, in
-random order, medians. Reported as ours / TensorFlow's own.
+The models are a small convolutional network and a small transformer, each compiled with both. The steps take turns in
+random order; the result is the ratio of the medians, scalekeeper / TensorFlow.
 """
 
 from typing import Any, Callable, Dict
@@ -48,7 +48,7 @@ MODELS = {"convolutional": convolutional, "transformer": transformer}
 
 
 def step_of(make_model: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
-    """One training step on a fixed batch, traced and run once."""
+    """Return a training step on a fixed batch, traced and run once."""
     model, inputs = make_model()
     loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(optimizer, loss=loss)
@@ -58,7 +58,7 @@ def step_of(make_model: Callable[[], Any], optimizer: Any) -> Callable[[], Any]:
 
 
 def compare(make_model: Callable[[], Any], seconds: float) -> Dict[str, float]:
-    """Milliseconds of a step: TensorFlow's own class, ours."""
+    """Return the milliseconds of a step with TensorFlow's class and with scalekeeper's."""
     make = tf.keras.optimizers.Adam
     steps = {
         "own": step_of(make_model, upstream(make(1e-4))),

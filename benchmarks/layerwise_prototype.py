@@ -1,4 +1,4 @@
-"""What a loss scale per group of layers would bring, and cost: the figures of docs/layerwise.md.
+"""Measure the effect and the cost of one loss scale per group of layers, for docs/layerwise.md.
 
     python benchmarks/layerwise_prototype.py [--seconds 60] [--width 128] [--models chain towers residual]
 
@@ -33,7 +33,7 @@ layers = tf.keras.layers
 
 
 class ScaleGradient(layers.Layer):
-    """Passes values on as they are, and multiplies the gradient that comes back."""
+    """The identity, which multiplies the gradient in the backward pass."""
 
     def __init__(self, factor: Any, **options: Any) -> None:
         super().__init__(**options)
@@ -48,7 +48,7 @@ class ScaleGradient(layers.Layer):
 
 
 class Residual(layers.Layer):
-    """A normalization, two dense layers, and the way around them."""
+    """A normalization and two dense layers with a residual connection."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -66,7 +66,7 @@ def dense(width: int, activation: str) -> Any:
 
 
 class Chain:
-    """Groups of layers one after the other, a factor for the gradient that flows into each, and a fixed batch."""
+    """Groups of layers in a sequence, a factor for the gradient that enters each group, and a fixed batch."""
 
     def __init__(self, policy: str, width: int = WIDTH) -> None:
         set_global_policy(policy)
@@ -87,7 +87,7 @@ class Chain:
         return ScaleGradient(factor)
 
     def loss(self, rescaled: Sequence[int] = ()) -> Any:
-        """In float32; for the groups in ``rescaled``, the gradient is scaled where it flows into them."""
+        """Run in float32; the gradient is scaled where it enters the groups in ``rescaled``."""
         hidden = self.inputs
         self.given = []  # the input of each group
         for place, group in enumerate(self.groups):
@@ -98,7 +98,7 @@ class Chain:
         return tf.reduce_mean((tf.cast(hidden, tf.float32) - self.targets) ** 2)
 
     def divisors(self) -> List[float]:
-        """By what the gradients of each group have been multiplied, when all factors are in use."""
+        """Return the factor of each group's gradients when all factors are in use."""
         factors = [float(factor.numpy()) for factor in self.factors]
         return [float(np.prod(factors[place:])) for place in range(GROUPS)]
 
@@ -109,7 +109,7 @@ class Chain:
         return [each for place in places for each in self.variables()[place] if len(each.shape) == 2]
 
     def choose_factors(self, gradients_at: Callable[[float], Any]) -> float:
-        """Choose from the loss backwards, each as large as it can be; return the loss scale."""
+        """Choose the largest possible factors, from the loss backwards, and return the loss scale."""
 
         def is_fine(place: int, scale: float) -> bool:
             groups, given = gradients_at(scale)
@@ -132,7 +132,7 @@ class ResidualBlocks(Chain):
 
 
 class Towers(Chain):
-    """The groups side by side, each with its own share of the loss."""
+    """Groups in parallel, each with its own part of the loss."""
 
     def _group(self, width: int) -> Any:
         return dense(width, "relu")
@@ -168,7 +168,7 @@ MODELS = {"chain": Chain, "towers": Towers, "residual": ResidualBlocks}
 
 
 class Measured:
-    """The gradients of a model's groups at any scale, and the true ones."""
+    """The exact gradients of a model's groups, and those at any scale."""
 
     def __init__(self, make: Callable[[str], Any], policy: str) -> None:
         self.network = make(policy)
@@ -176,11 +176,11 @@ class Measured:
         self.truth = split(traced_gradients(make("float32"))(tf.constant(1.0)))[0]
 
     def at(self, scale: float) -> Any:
-        """The scaled gradients of each group's variables, and of what each group is given."""
+        """Return the scaled gradients of each group's variables and of its input."""
         return split(self._traced(tf.constant(scale, tf.float32)))
 
     def row(self, way: str, gradients: Sequence[Any]) -> Dict[str, Any]:
-        """What became of unscaled gradients: shares by group, and errors relative to the true ones."""
+        """Return the shares of lost gradients by group, and errors relative to the exact gradients."""
         pairs = list(zip(gradients, self.truth))
         errors = [float(np.linalg.norm(got - true) / np.linalg.norm(true)) for got, true in pairs]
         return {
@@ -203,7 +203,7 @@ def traced_gradients(network: Any) -> Any:
 
 
 def split(found: Any) -> Any:
-    """As NumPy's float64: one array for each group's variables, one for what it is given."""
+    """Return float64 arrays: one for each group's variables, one for its input."""
     variables, given = found
     groups = [np.concatenate([np.ravel(each.numpy()).astype("float64") for each in group]) for group in variables]
     return groups, [np.zeros(1) if each is None else each.numpy().astype("float64") for each in given]
@@ -214,7 +214,7 @@ def finite(arrays: Sequence[Any]) -> bool:
 
 
 def largest(is_fine: Callable[[float], bool], first: int = 0, last: int = 80) -> float:
-    """The largest power of two between these that is fine, as all smaller ones are."""
+    """Return the largest power of two in the range that passes; all smaller ones pass too."""
     while first < last:
         middle = (first + last + 1) // 2
         first, last = (middle, last) if is_fine(2.0**middle) else (first, middle - 1)
@@ -226,7 +226,7 @@ def flat(lists: Sequence[Any]) -> List[Any]:
 
 
 def accuracy(make: Callable[[str], Any]) -> List[Dict[str, Any]]:
-    """What each way does to the gradients of one model."""
+    """Compare the methods on the gradients of one model."""
     measured = Measured(make, "mixed_float16")
     scale = largest(lambda value: finite(measured.at(value)[0]))
     single = measured.at(scale)[0]
@@ -258,7 +258,7 @@ OPTIMIZERS = {
 
 
 def moved(make: Callable[[str], Any], places: Sequence[int]) -> Dict[str, float]:
-    """The share of these groups' weights that one step with the true gradients changes, for each optimizer."""
+    """Return, for each optimizer, the share of weights that one step with the exact gradients changes."""
     shares = {}
     for name, make_optimizer in OPTIMIZERS.items():
         network = make("float32")
@@ -272,7 +272,7 @@ def moved(make: Callable[[str], Any], places: Sequence[int]) -> Dict[str, float]
 
 
 def training_step(way: str, parts: int, width: int) -> Callable[[], Any]:
-    """One step of *chain* with so many loss scales, traced and run once."""
+    """Return a step of *chain* with this number of loss scales, traced and run once."""
     network = Chain("mixed_float16", width)
     optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), "dynamic")
     size = GROUPS // parts
@@ -304,7 +304,7 @@ def training_step(way: str, parts: int, width: int) -> Callable[[], Any]:
 
 
 def times(seconds: float, width: int) -> Dict[str, float]:
-    """Ratios to the step with one scale."""
+    """Return the ratios to the step with one scale."""
     steps = {name: training_step("one scale", 1, width) for name in ("one scale", "one scale again")}
     for parts in (2, 4, 8):
         for way in ("passes", "layers"):

@@ -1,4 +1,4 @@
-"""Loading an H5 model of 100 MB: ours against Keras's own load_model, in time and in peak memory.
+"""Compare scalekeeper's and Keras's load_model on an H5 model of 100 MB: time and peak memory.
 
     python benchmarks/load_model.py [--megabytes 100] [--repeats 5]
 
@@ -30,7 +30,7 @@ LIMITS = {"seconds": 1.1, "megabytes": 1.2}
 
 
 def write(path: str, megabytes: float) -> None:
-    """A model and Adam's two slots for each weight: three equal parts."""
+    """Save a model with Adam's two slots for each weight: three equal parts."""
     width = int((megabytes * 1e6 / 4 / 3 / 4) ** 0.5)
     layers = [tf.keras.layers.Dense(width, input_shape=(width,)), *(tf.keras.layers.Dense(width) for _ in range(3))]
     model = tf.keras.Sequential(layers)
@@ -41,7 +41,7 @@ def write(path: str, megabytes: float) -> None:
 
 
 def load(path: str, who: str) -> Dict[str, float]:
-    """Seconds and megabytes of one load in this process."""
+    """Return the seconds and megabytes of one load in this process."""
     if who == "ours":
         import scalekeeper
 
@@ -60,7 +60,7 @@ def load(path: str, who: str) -> Dict[str, float]:
 
 
 def megabytes_of_process(name: str) -> float:
-    """One of the sizes of this process: VmRSS is the present one, VmHWM its peak."""
+    """Return a memory size of this process: VmRSS is the current one, VmHWM the peak."""
     with open("/proc/self/status", encoding="ascii") as stream:
         (kilobytes,) = re.findall(rf"{name}:\s*(\d+) kB", stream.read())
     return int(kilobytes) * 1024 / 1e6

@@ -1,4 +1,4 @@
-"""Make the table and the plot of "On a recorded run" in docs/policies.md.
+"""Write the table and the plot of "On a recorded run" in docs/policies.md.
 
     python benchmarks/policies_on_a_run.py
 
@@ -37,13 +37,13 @@ _SHOWN = (0, 1, 2, 3, 4, 5, 7)  # of the columns of the table that the command p
 
 
 def simulated() -> List[Tuple[str, Any]]:
-    """Each policy on the recorded steps."""
+    """Simulate each policy on the recorded steps."""
     trace = scalekeeper.read_trace(TRACE)
     return [(label, scalekeeper.simulate(policy, trace)) for label, policy in POLICIES.items()]
 
 
 def table(found: List[Tuple[str, Any]]) -> str:
-    """Rows of a Markdown table."""
+    """Return the rows of a Markdown table."""
     rows = [[cells(label, simulation)[place] for place in _SHOWN] for label, simulation in found]
     head = ["policy", "steps lost", "% lost", "mean log2 scale", "% at the floor", "lowest", "last scale"]
     lines = [head, ["---", *["--:"] * 6], *([f"`{first}`", *rest] for first, *rest in rows)]

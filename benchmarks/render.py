@@ -1,4 +1,4 @@
-"""Make the tables and the plot of docs/performance.md from benchmarks/results/.
+"""Write the tables and the plot of docs/performance.md from benchmarks/results/.
 
     python benchmarks/render.py
 
@@ -21,7 +21,7 @@ GOALS = {"many": 0.6, "mix": 0.4, "big": 0.6}
 
 
 def results() -> List[Dict[str, Any]]:
-    """What was measured, oldest TensorFlow first."""
+    """Return the recorded results, the oldest TensorFlow first."""
     found = []
     for path in glob.glob(os.path.join(HERE, "results", "*.json")):
         with open(path, encoding="utf-8") as stream:
@@ -30,19 +30,19 @@ def results() -> List[Dict[str, Any]]:
 
 
 def ratio(row: Dict[str, Any]) -> float:
-    """The overhead over the bare optimizer, ours / TensorFlow's own."""
+    """Return the ratio of the overheads over the bare optimizer, scalekeeper / TensorFlow."""
     return float((row["ours"] - row["bare"]) / (row["own"] - row["bare"]))
 
 
 def shown(row: Dict[str, Any]) -> str:
-    """The ratio; where TensorFlow's own class costs next to nothing, or less, that of the whole steps."""
+    """Return the ratio of the overheads, or of the whole steps if TensorFlow's overhead is about zero."""
     if row["own"] - row["bare"] < 0.05 * row["bare"]:
         return f"({row['ours'] / row['own']:.2f})"
     return f"{ratio(row):.2f}"
 
 
 def by_kind(found: List[Dict[str, Any]], scale: str) -> Dict[str, Dict[Any, Any]]:
-    """Name of a TensorFlow and its kind of optimizers → (set, optimizer) → row."""
+    """Return TensorFlow and generation of optimizers → (set, optimizer) → row."""
     table: Dict[str, Dict[Any, Any]] = {}
     for each in found:
         for row in each.get("step", []):
@@ -84,7 +84,7 @@ def telemetry_table(found: List[Dict[str, Any]]) -> str:
 
 
 def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
-    """What the page has of the results, by name."""
+    """Return the parts of the page by name."""
     return {
         "dynamic": step_table(found, "dynamic"),
         "fixed": step_table(found, "fixed"),
@@ -95,7 +95,7 @@ def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
 
 
 def plot(found: List[Dict[str, Any]]) -> None:
-    """For each set of gradients, ours and TensorFlow's own as multiples of the bare optimizer's step."""
+    """Plot both classes as multiples of the bare optimizer's step, for each set of gradients."""
     import matplotlib
 
     matplotlib.use("svg")

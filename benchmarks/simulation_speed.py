@@ -1,4 +1,4 @@
-"""How long simulating 1,000,000 steps takes, for every registered policy, on one core.
+"""Time the simulation of 1,000,000 steps on one core, for every registered policy.
 
     python benchmarks/simulation_speed.py
 
@@ -27,7 +27,7 @@ PARAMETERS: Dict[str, Dict[str, Any]] = {
 
 
 def traces(steps: int = STEPS) -> Dict[str, scalekeeper.Trace]:
-    """Name → gradients."""
+    """Return name → gradients."""
     random = np.random.RandomState(0)
     return {
         "quiet": scalekeeper.Trace(np.full(steps, 1e-30)),
@@ -38,7 +38,7 @@ def traces(steps: int = STEPS) -> Dict[str, scalekeeper.Trace]:
 
 
 def policies() -> Dict[str, Any]:
-    """Every registered policy, by name."""
+    """Return every registered policy by name."""
     found: Dict[str, Any] = {}
     for row in loss_scales.listing():
         if row.plugin is not None and (row.plugin.needs_nothing or row.name in PARAMETERS):

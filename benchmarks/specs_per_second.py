@@ -1,4 +1,4 @@
-"""How many specifications a second become checked objects, beside the libraries that people use for this.
+"""Count the specs per second that become validated objects, in comparison with similar libraries.
 
     python -m tox -e benchmarks
 
@@ -36,7 +36,7 @@ class PlainDynamic:
 
 
 def make_specs() -> List[Dict[str, Any]]:
-    """Specifications of a dynamic scale with one to four parameters."""
+    """Return specs of a dynamic scale with one to four parameters."""
     rng = random.Random(0)
     specs = []
     for _ in range(COUNT):
@@ -61,7 +61,7 @@ mmengine_registry.register_module(name="dynamic", module=PlainDynamic)
 
 
 def contestants(specs: List[Dict[str, Any]]) -> Dict[str, Callable[[], int]]:
-    """Name → a function that makes all objects and returns how many."""
+    """Return name → a function that creates all objects and returns their number."""
     named = [dict(spec, name="dynamic") for spec in specs]
     for_confection = [{"scale": {"@scales": "dynamic", **spec}} for spec in specs]
     for_hydra = [{"_target_": f"{__name__}.PlainDynamic", **spec} for spec in specs]

@@ -1,4 +1,4 @@
-"""What starting costs: ``import scalekeeper``, ``scalekeeper validate`` of a 50-line file, ``scalekeeper inspect``.
+"""Time the start: ``import scalekeeper``, ``scalekeeper validate`` of a 50-line file, ``scalekeeper inspect``.
 
     python -m tox -e benchmarks
 
@@ -23,7 +23,7 @@ INSPECTED = ("model.h5", "model.keras", "config.json", "state.npz")
 
 
 def document() -> str:
-    """A document of 50 lines: a long piecewise schedule, a loss scale, and comments."""
+    """Return a document of 50 lines: a long piecewise schedule, a loss scale, and comments."""
     boundaries = [f"      - {1000 * step}" for step in range(1, 16)]
     values = [f"      - {0.1 / step:.6f}" for step in range(1, 17)]
     lines = [

@@ -1,4 +1,4 @@
-"""What one step costs more than the bare optimizer's: TensorFlow's own LossScaleOptimizer, and ours.
+"""Measure the overhead of a step over the bare optimizer's, for TensorFlow's LossScaleOptimizer and scalekeeper's.
 
     python benchmarks/step_overhead.py [--seconds 10] [--repeats 3] [--sets …] [--scales …] [--record]
 
@@ -26,7 +26,7 @@ SCALES: Dict[str, Any] = {"fixed": 128.0, "dynamic": "dynamic"}
 
 
 def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
-    """One step of an optimizer on variables and gradients of its own, traced and run once."""
+    """Return a step of an optimizer on new variables and gradients, traced and run once."""
     rng = np.random.RandomState(0)
     variables = [tf.Variable(rng.randn(*shape).astype("float32")) for shape in shapes]
     grads = [tf.constant(rng.randn(*shape).astype("float32")) for shape in shapes]
@@ -44,7 +44,7 @@ def traced_step(optimizer: Any, shapes: List[Any]) -> Callable[[], Any]:
 
 
 def compare(shapes: List[Any], make: Callable[[], Any], scale: Any, seconds: float, repeats: int) -> Dict[str, float]:
-    """Milliseconds of a step: bare, TensorFlow's own class, ours."""
+    """Return the milliseconds of a step: bare, TensorFlow's class, scalekeeper's."""
     makers = {
         "bare": lambda: traced_step(make(), shapes),
         "own": lambda: traced_step(upstream(make(), scale), shapes),

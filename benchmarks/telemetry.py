@@ -1,4 +1,4 @@
-"""What telemetry costs: one step with it, in several ways, against the same step without.
+"""Measure the cost of telemetry: a step with each of its options against the same step without.
 
     python benchmarks/telemetry.py [--seconds 20] [--repeats 3] [--sets …] [--ways …] [--record]
 
@@ -20,7 +20,7 @@ GOAL = 1.02
 
 
 class Uncounted(LossScaleOptimizer):
-    """A skipped step does what it always did, and counts nothing."""
+    """Skip a step without counting it."""
 
     def _count_skipped(self, key: Any, bad: Any) -> Any:
         return self._skip()
@@ -45,7 +45,7 @@ WAYS: Dict[str, Callable[[], Any]] = {
 
 
 def compare(shapes: List[Any], ways: List[str], seconds: float, repeats: int) -> Dict[str, float]:
-    """Milliseconds of a step in each way."""
+    """Return the milliseconds of a step with each option."""
     return medians(
         {name: functools.partial(lambda make: traced_step(make(), shapes), WAYS[name]) for name in ways},
         seconds,

@@ -1,4 +1,4 @@
-"""Make the two pictures and the table of docs/why.md: gradients that float16 loses, and what a loss scale saves.
+"""Write the two pictures and the table of docs/why.md: gradients that float16 loses and a loss scale keeps.
 
     python benchmarks/vanishing_gradients.py --record    # trains three times, about three minutes; Keras 3
     python benchmarks/vanishing_gradients.py             # the page and its pictures from what was recorded
@@ -33,7 +33,7 @@ _SCALE = 15  # of the dynamic scale at the end of its run, as a power of two
 
 
 def image() -> Tuple[Any, Any]:
-    """What is known of each pixel, waves over the place where it is; and its brightness, which is to be learned."""
+    """Return the features of each pixel, waves over its position, and its brightness, the target."""
     places = (np.indices((SIDE, SIDE)).reshape(2, -1).T / SIDE * 2 - 1).astype("float32")
     angles = places @ (np.random.RandomState(0).randn(2, 8).astype("float32") * 3)
     distance = np.hypot(places[:, :1], places[:, 1:])
@@ -42,7 +42,7 @@ def image() -> Tuple[Any, Any]:
 
 
 def trained(kind: str, policy: Any) -> Dict[str, Any]:
-    """One run: its losses, and of its last step how large the gradients of a layer's outputs are, in powers of two."""
+    """Train once; return the losses, and a histogram of a layer's output gradients at the last step."""
     import tensorflow as tf
 
     import scalekeeper
@@ -86,14 +86,14 @@ def trained(kind: str, policy: Any) -> Dict[str, Any]:
 
 
 def counted(gradients: Any) -> Dict[str, Any]:
-    """A histogram of magnitudes by their power of two, and how many gradients are zero."""
+    """Return a histogram of magnitudes by their power of two, and the number of zeros."""
     sizes = np.abs(gradients[gradients != 0])
     counts = np.histogram(np.log2(sizes), bins=[*BINS, np.inf])[0]
     return {"counts": counts.tolist(), "zeros": int((gradients == 0).sum()), "gradients": int(gradients.size)}
 
 
 def table(found: Dict[str, Any]) -> str:
-    """Rows of a Markdown table."""
+    """Return the rows of a Markdown table."""
     lines = ["| | loss after 600 steps | gradients that are zero |", "| --- | --: | --: |"]
     for label, run in found.items():
         zeros = 100 * run["zeros"] / run["gradients"]
@@ -109,7 +109,7 @@ def figure(height: float) -> Tuple[Any, Any]:
 
 
 def draw_histogram(found: Dict[str, Any]) -> Any:
-    """The gradients as float32 has them, against what float16 can hold of them, and the same times 2^15."""
+    """Plot the float32 gradients, plain and times 2^15, with the range of float16."""
     made, axes = figure(3.1)
     counts = np.array(found["float32"]["counts"]) / found["float32"]["gradients"] * 100
     axes.axvspan(BINS[0], _SMALLEST - 1, color="#d55e00", alpha=0.13, linewidth=0)
@@ -126,7 +126,7 @@ def draw_histogram(found: Dict[str, Any]) -> Any:
 
 
 def draw_losses(found: Dict[str, Any]) -> Any:
-    """The losses of the three runs; float32 is wide and pale, as the scaled run lies on it."""
+    """Plot the losses of the three runs; float32 is wide and pale because the scaled run covers it."""
     made, axes = figure(3.1)
     looks: List[Dict[str, Any]] = [
         {"color": "#999999", "linewidth": 5, "alpha": 0.6},
@@ -141,7 +141,7 @@ def draw_losses(found: Dict[str, Any]) -> Any:
 
 
 def pictures(found: Dict[str, Any]) -> Dict[str, str]:
-    """The name of each file, and what is in it: small, as text stays text."""
+    """Return name → content of each SVG file; text stays text, which keeps them small."""
     import matplotlib
 
     settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
@@ -160,7 +160,7 @@ def as_svg(made: Any, text: str) -> str:
 
 
 def source(found: Dict[str, Any]) -> str:
-    """What a picture says of the record that it was made from: versions of matplotlib draw differently."""
+    """Return the note in a picture that identifies its record: matplotlib versions draw differently."""
     digest = hashlib.sha256(json.dumps(found, sort_keys=True).encode("utf-8")).hexdigest()
     return f"benchmarks/vanishing_gradients.json, {digest[:16]}"
 

@@ -1,4 +1,4 @@
-"""A loss-scale policy of one's own, registered under a name and used from a YAML file.
+"""Define a loss-scale policy, register it under a name and use it from a YAML file.
 
 python examples/custom_policy.py
 """

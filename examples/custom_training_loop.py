@@ -1,4 +1,4 @@
-"""A training loop of one's own: scale the loss, unscale the gradients, apply them.
+"""Write a training loop: scale the loss, unscale the gradients, apply them.
 
 python examples/custom_training_loop.py
 """

@@ -1,4 +1,4 @@
-"""Model.fit in mixed precision, with a loss scale of one's own choice.
+"""Train with Model.fit in mixed precision and choose the loss scale.
 
 python examples/fit_mixed_precision.py
 """

@@ -1,9 +1,9 @@
-"""Record what the gradients of a float16 run are like, for `scalekeeper simulate` and `scalekeeper recommend`.
+"""Record the gradients of a float16 run for `scalekeeper simulate` and `scalekeeper recommend`.
 
 python examples/record_trace.py [FILE] [STEPS]
 
-A small recurrent network learns to add the marked ones among numbers; now and then a batch is far larger than others.
-The loss scale is 1 ("none"), so that the size of every gradient is known.
+A small recurrent network learns to add the marked numbers of a sequence; some batches are far larger than the others.
+The policy "none" keeps the loss scale at 1, so the trace has the size of every gradient.
 """
 
 import os

@@ -76,8 +76,9 @@ def test_a_compiled_step_counts_what_it_skips():
     assert (told.steps, told.skipped, told.skipped_in_a_row, told.last_skipped_step) == (5, 3, 3, 5)
     assert told.overflows == {"only": 3}
     assert (told.largest_magnitude, told.zero_share) == (np.inf, 0.0)
-    with pytest.raises(scalekeeper.TooManySkipsError, match="3 steps in a row were skipped"):
+    with pytest.raises(scalekeeper.TooManySkipsError) as caught:
         optimizer.raise_if_stuck()
+    assert caught.value.skipped_in_a_row == 3
 
 
 def test_whether_a_function_can_be_compiled_is_known():
