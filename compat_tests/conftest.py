@@ -26,7 +26,7 @@ if importlib.util.find_spec("tensorflow"):
     # A new Keras session makes TensorFlow drop its cache of kernels. No result depends on the cache, and filling it
     # again took a quarter of the time of the tests that begin with a new session.
     context.context().clear_kernel_cache = lambda: None
-    replica_threads.look_often()
+    replica_threads.poll_often()
 
 
 def pytest_configure(config):
@@ -36,7 +36,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Files stay together, as their tests share what one process has trained; pages share nothing, and take long."""
+    """Keep the tests of a file in one process, as they share trained models; distribute pages, which are slow."""
     from xdist.scheduler import LoadFileScheduling
 
     class PagesApart(LoadFileScheduling):
@@ -47,11 +47,11 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def little_garbage(request):
-    """What is there before the tests of a file is there to stay: it is no garbage, and need not be looked at again.
+def frozen_garbage_collector(request):
+    """Exclude the objects that exist before a file's tests from garbage collection, which saves much time.
 
-    Keras 3 collects garbage with each new session, and Python does while TensorFlow makes the many objects of a graph.
-    Hypothesis asks who holds an object, and is not told of frozen ones: its tests do without.
+    Keras 3 collects garbage with each new session, and Python does while TensorFlow creates the objects of a graph.
+    Hypothesis looks for referrers, and frozen objects are not found: its tests run without this.
     """
     gc.set_threshold(20000)
     if hasattr(request.module, "hypothesis"):

@@ -1,6 +1,6 @@
-"""Say which interpreters the matrix needs and does not find, and how to get them.
+"""Check that all interpreters of the matrix are installed, and say how to install missing ones.
 
-tox fails by itself on a missing interpreter, but only says that it is missing.
+tox fails on a missing interpreter too, but does not say what to do.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Hypothesis explores the same examples everywhere, so that a failure in one environment can be seen in all."""
+"""Settings of hypothesis: the same examples everywhere, so that each failure can be reproduced."""
 
 import gc
 import os
@@ -19,5 +19,5 @@ settings.load_profile("scalekeeper")
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_frozen():
-    """Hypothesis asks who holds an object; what tests with TensorFlow have frozen before would not be told."""
+    """Undo gc.freeze of compat_tests: hypothesis looks for referrers, and frozen objects are not found."""
     gc.unfreeze()

@@ -1,4 +1,4 @@
-"""What the tests of Keras share: a mixed_float16 policy that is always restored, and a model of one weight.
+"""Fixtures of the optimizer's tests: a mixed_float16 dtype policy that is always restored, and a model of one weight.
 
 The one weight starts at 1, the input is 1 and the loss is the output times a number, so that number is the gradient.
 With powers of two throughout, every expected weight is exact and can be checked by hand.
@@ -15,7 +15,7 @@ from scalekeeper_test_support.installed_keras import OPTIMIZERS, global_policy, 
 
 @pytest.fixture(autouse=True)
 def restored_policy():
-    """The global policy of layers, put back whatever a test sets it to."""
+    """Restore the global dtype policy after each test."""
     before = global_policy()
     yield
     set_global_policy(before)
@@ -23,19 +23,19 @@ def restored_policy():
 
 @pytest.fixture
 def mixed_float16(restored_policy):
-    """Layers compute in float16 and keep float32 weights, and `compile` wants a loss scale."""
+    """Make layers compute in float16 with float32 weights."""
     set_global_policy("mixed_float16")
 
 
 @pytest.fixture(params=[False, True], ids=["tf_function", "eager"])
 def run_eagerly(request):
-    """Keras's two ways to run a training step outside TF1 graph mode."""
+    """Run a training step traced and eagerly."""
     return request.param
 
 
 @pytest.fixture(params=sorted(OPTIMIZERS))
 def optimizers(request):
-    """Keras's optimizers, of each kind that it has."""
+    """Each module of optimizers that the installed Keras has."""
     return OPTIMIZERS[request.param]
 
 
@@ -67,7 +67,7 @@ class OneWeight(NamedTuple):
 
 @pytest.fixture
 def one_weight():
-    """Make a model of one weight under the policy that is set by then."""
+    """Return a function that creates a model of one weight under the current dtype policy."""
 
     def make(**layer_options):
         layer = tf.keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", input_shape=(1,), **layer_options)

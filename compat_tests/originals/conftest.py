@@ -1,4 +1,4 @@
-"""What the tests against the real libraries share: sequences of reports, and ours beside theirs."""
+"""Fixtures of the comparisons with other libraries: sequences of reports, and the policy of scalekeeper."""
 
 import numpy as np
 import pytest

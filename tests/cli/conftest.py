@@ -1,4 +1,4 @@
-"""The command as a person sees it."""
+"""Run the command on a terminal."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from scalekeeper_test_support import pseudo_terminal
 
 @pytest.fixture
 def on_a_terminal():
-    """``on_a_terminal(80, "list")`` gives what the command shows on a real pseudo-terminal of so many columns.
+    """``on_a_terminal(80, "list")`` returns the output of the command on a pseudo-terminal of 80 columns.
 
-    What is given by name are environment variables.
+    Keyword arguments are environment variables.
     """
 
     def run(columns, *arguments, **variables):

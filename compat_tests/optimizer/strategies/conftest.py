@@ -1,4 +1,4 @@
-"""What the tests of strategies share: scenarios in processes of their own, and the inner optimizers that they have."""
+"""Fixtures of the tests of strategies: scenarios in new processes, and inner optimizers."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How steps are timed against each other, and where the figures are kept: one file for each TensorFlow."""
+"""Time steps in turns, and record the figures in one file for each TensorFlow."""
 
 from typing import Any, Callable, Dict, List
 
@@ -18,7 +18,7 @@ RESULTS = repository_path("benchmarks", "results")
 
 
 def parser(description: Any, seconds: float) -> argparse.ArgumentParser:
-    """The options that every script has."""
+    """Return a parser with the options that every script has."""
     made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("--seconds", type=float, default=seconds, help="for each row")
     made.add_argument("--record", action="store_true")
@@ -26,7 +26,7 @@ def parser(description: Any, seconds: float) -> argparse.ArgumentParser:
 
 
 def interleaved(steps: Dict[str, Callable[[], Any]], seconds: float) -> Dict[str, List[float]]:
-    """Milliseconds of each step, in turns, for so long; the first two turns do not count."""
+    """Return the milliseconds of each step, run in turns for a time; the first two turns do not count."""
     times: Dict[str, List[float]] = {name: [] for name in steps}
     names = list(steps)
     end = time.perf_counter() + seconds
@@ -43,7 +43,7 @@ def interleaved(steps: Dict[str, Callable[[], Any]], seconds: float) -> Dict[str
 
 
 def medians(makers: Dict[str, Callable[[], Callable[[], Any]]], seconds: float, repeats: int) -> Dict[str, float]:
-    """Milliseconds of each step, which is made anew so many times."""
+    """Return the median milliseconds of each step, which is created again for each repeat."""
     times: Dict[str, List[float]] = {name: [] for name in makers}
     for _ in range(repeats):  # where the arrays come to lie in memory makes a difference that stays
         steps = {name: make() for name, make in makers.items()}
@@ -53,7 +53,7 @@ def medians(makers: Dict[str, Callable[[], Callable[[], Any]]], seconds: float, 
 
 
 def name_of_tensorflow() -> str:
-    """The version, and which Keras where there are two: 2.3, 2.21 tf_keras, 2.21 Keras 3."""
+    """Return the version, with the Keras if there are two: 2.3, 2.21 tf_keras, 2.21 Keras 3."""
     short = ".".join(tf.__version__.split(".")[:2])
     if hasattr(tf.keras, "Operation"):
         return f"{short} Keras 3"
@@ -81,7 +81,7 @@ def _names(row: Any) -> Any:
 
 
 def record(what: str, rows: List[Any]) -> None:
-    """Put rows in place of those that were measured before under the same names, and leave the rest."""
+    """Replace the rows with the same names, and keep the others."""
     path = os.path.join(RESULTS, name_of_tensorflow().replace(" ", "-") + ".json")
     content = {}
     if os.path.exists(path):

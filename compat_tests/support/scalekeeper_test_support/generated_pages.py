@@ -1,4 +1,4 @@
-"""Pages of docs/ with marked parts that scripts make: between ``<!-- name -->`` and ``<!-- end -->``."""
+"""The generated parts of pages of docs/, between ``<!-- name -->`` and ``<!-- end -->``."""
 
 from typing import Mapping
 
@@ -11,7 +11,7 @@ DOCS = repository_path("docs")
 
 
 def with_parts(text: str, parts: Mapping[str, str], page: str) -> str:
-    """The text with each of these parts made anew."""
+    """Return the text with these parts replaced."""
     for name, content in parts.items():
         pattern = re.compile(f"(<!-- {name} -->\n).*?(\n?<!-- end -->)", re.DOTALL)
         text, count = pattern.subn(lambda match, content=content: f"{match.group(1)}{content}\n<!-- end -->", text)
@@ -21,7 +21,7 @@ def with_parts(text: str, parts: Mapping[str, str], page: str) -> str:
 
 
 def rewrite(page: str, parts: Mapping[str, str]) -> None:
-    """Make these parts of a page anew."""
+    """Replace these parts of a page."""
     path = os.path.join(DOCS, page)
     with open(path, encoding="utf-8") as stream:
         text = with_parts(stream.read(), parts, page)

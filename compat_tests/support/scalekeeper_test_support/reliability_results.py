@@ -1,4 +1,4 @@
-"""Where the figures of docs/reliability.md are kept: one file for each TensorFlow, rows under the name of a section.
+"""The figures of docs/reliability.md: one file for each TensorFlow, rows under the name of a section.
 
 A row is a flat mapping, column → value. The rows of a section have the same columns, and are replaced together.
 """
@@ -17,7 +17,7 @@ WITHOUT_TENSORFLOW = "none"
 
 
 def record(section: str, rows: Sequence[Mapping[str, Any]], needs_tensorflow: bool = True) -> None:
-    """Keep these rows in place of those that this section had, for the TensorFlow that is installed, or for none."""
+    """Replace the rows of a section for the installed TensorFlow, or for none."""
     name, machine = WITHOUT_TENSORFLOW, f"Python {platform.python_version()}, {platform.system()}"
     if needs_tensorflow:
         from scalekeeper_test_support import benchmark_results  # imports TensorFlow
@@ -37,7 +37,7 @@ def record(section: str, rows: Sequence[Mapping[str, Any]], needs_tensorflow: bo
 
 
 def recorded() -> List[Dict[str, Any]]:
-    """What every file holds: the oldest TensorFlow first, and what needs none before it."""
+    """Return the content of every file, the oldest TensorFlow first, after that without TensorFlow."""
     found = []
     for path in glob.glob(os.path.join(RESULTS, "*.json")):
         with open(path, encoding="utf-8") as stream:

@@ -1,7 +1,7 @@
-"""Have TensorFlow notice at once when the threads of its replicas have ended.
+"""Make MirroredStrategy notice at once that the threads of its replicas have ended.
 
-MirroredStrategy runs each replica in a thread, and looks once a second whether they are done: nearly all of the time of
-the tests that use it. No result depends on how often it looks.
+TensorFlow polls these threads once a second, which is nearly all of the time of the tests that use the strategy. No
+result depends on the interval.
 """
 
 import tensorflow as tf
@@ -9,8 +9,8 @@ import tensorflow as tf
 SECONDS = 0.002
 
 
-def look_often():
-    """From now on, in this process."""
+def poll_often():
+    """Shorten the interval for the rest of this process."""
     patient = tf.train.Coordinator.wait_for_stop
     if not hasattr(patient, "is_impatient"):
 

@@ -1,8 +1,8 @@
-"""Run scripts in processes of their own, without importing TensorFlow for each of them.
+"""Run scripts in new processes without importing TensorFlow for each of them.
 
-Importing it takes longer than what most of these scripts do. So one process imports it and does no more than that, and
-each script runs in a copy of this process: TensorFlow is there, but has neither looked at devices nor started a thread.
-Where it has, on a machine that is not like ours, each script is started from nothing.
+The import takes longer than most of the scripts. One process imports TensorFlow and does nothing else, and each script
+runs in a fork of it, in which TensorFlow has not initialized devices or threads yet. If the import alone starts
+threads, a fork is not safe, and each script runs in a new interpreter.
 """
 
 import atexit
@@ -22,13 +22,13 @@ _THREADS = "/proc/self/task"
 
 
 def run(script, *arguments):
-    """What a script prints; one that fails is an error, whose message is what it wrote to stderr."""
+    """Return the output of a script; raise AssertionError with its stderr if it fails."""
     (printed,) = run_together(script, [{}], *arguments)
     return printed
 
 
 def run_together(script, several_variables, *arguments):
-    """What a script prints in processes that run at the same time, each with environment variables of its own."""
+    """Return the outputs of simultaneous processes of a script, one for each set of environment variables."""
     command = [os.path.abspath(str(script)), *arguments]
     environments = [_environment(**variables) for variables in several_variables]
     original = _original()
@@ -41,15 +41,15 @@ def run_together(script, several_variables, *arguments):
 
 
 def _environment(**variables):
-    """That of the tests, but for a proxy, which TensorFlow's servers on this machine are not behind."""
+    """Return the environment without proxies: TensorFlow's servers run on this machine."""
     kept = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
     return dict(kept, TF_CPP_MIN_LOG_LEVEL="2", **variables)
 
 
 @functools.lru_cache(maxsize=None)
 def _original():
-    """The process that others are copies of; it ends when its stdin does, so at the latest with the tests."""
-    # NumPy's threads would be in the way of a copy, and are of no use here
+    """Start the process that is forked; it ends with its stdin, at the latest with the tests."""
+    # a process with NumPy's threads cannot be forked safely
     environment = _environment(OPENBLAS_NUM_THREADS="1")
     command = [sys.executable, "-W", "ignore", os.path.abspath(__file__)]
     process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -57,18 +57,18 @@ def _original():
     return process
 
 
-# In that process
+# The process that is forked
 
 
 def main():
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what TensorFlow prints is no answer
+    os.dup2(2, 1)  # keeps TensorFlow's output apart from the answers
     import tensorflow as tf
 
     from scalekeeper_test_support import replica_threads
 
-    _ = tf.keras.optimizers.SGD  # some versions import Keras when it is first asked for
-    replica_threads.look_often()
+    _ = tf.keras.optimizers.SGD  # some versions import Keras at its first use
+    replica_threads.poll_often()
     for line in sys.stdin:
         request = json.loads(line)
         with contextlib.ExitStack() as stack:
@@ -84,7 +84,7 @@ def main():
 
 
 def start(command, environment, stdout, stderr):
-    """The id of a new process that runs a script: a copy of this one, which does not return from here, if it can be."""
+    """Start a script in a fork of this process if that is safe, else in a new interpreter; return the process id."""
     if not (os.path.isdir(_THREADS) and len(os.listdir(_THREADS)) == 1):
         command = [sys.executable, "-W", "ignore", *command]
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr).pid
@@ -96,18 +96,18 @@ def start(command, environment, stdout, stderr):
 
 
 def _become(command, environment, stdout, stderr):
-    """Run the script as if this process had been started for it; it also ends as such a process does."""
+    """Run the script in this process as the interpreter would: arguments, streams and ``sys.path[0]`` are its own."""
     os.environ.clear()
     os.environ.update(environment)
     with open(os.devnull) as nothing:
-        for place, stream in enumerate((nothing, stdout, stderr)):
-            os.dup2(stream.fileno(), place)
+        for number, stream in enumerate((nothing, stdout, stderr)):
+            os.dup2(stream.fileno(), number)
     sys.argv, sys.path[0] = command, os.path.dirname(command[0])
     runpy.run_path(command[0], run_name="__main__")
 
 
 def _codes(processes):
-    """The exit code of each process, or the negative number of the signal that it died of; late ones are killed."""
+    """Return exit codes, negative for signals; kill processes that take too long."""
     codes, deadline = {}, time.monotonic() + SECONDS
     while len(codes) < len(processes):
         if time.monotonic() > deadline:

@@ -28,10 +28,10 @@ class Workers:
         for index in range(count):
             self._forget(index)
         command = [str(HERE / "resumable.py"), way, folder, str(steps)]
-        for index, place in enumerate(strategy_scenarios.places_in_cluster(count)):
+        for index, role in enumerate(strategy_scenarios.cluster_roles(count)):
             paths = [os.path.join(folder, f"{name}-of-{index}") for name in ("stdout", "stderr")]
             with open(paths[0], "wb") as stdout, open(paths[1], "wb") as stderr:
-                self.processes.append(script_runner.start(command, dict(os.environ, **place), stdout, stderr))
+                self.processes.append(script_runner.start(command, dict(os.environ, **role), stdout, stderr))
 
     def _forget(self, index):
         path = os.path.join(self.folder, f"steps-of-{index}")
