@@ -1,4 +1,4 @@
-"""There and back again: what a file says before two conversions, and after them."""
+"""Compare the content of a file before and after two conversions, there and back."""
 
 import re
 
@@ -16,7 +16,7 @@ UNTOLD = (
 
 
 def told(path, with_model=False):
-    """Everything that a file says of a training run, with all arrays."""
+    """Return the training state of a file, with all arrays."""
     run = loaded_source.opened(path)
     if with_model:
         run = loaded_source.with_model(run, None)
@@ -46,7 +46,7 @@ def _number(value):
 
 
 def difference(one, other):
-    """What differs, in words; None if nothing does."""
+    """Return a description of the first difference, or None."""
     for key in one:
         if key not in ("slots", "variables") and one[key] != other[key]:
             return f"{key}: {one[key]} → {other[key]}"

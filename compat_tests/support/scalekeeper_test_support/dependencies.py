@@ -1,4 +1,4 @@
-"""What the package says it depends on, and what is installed."""
+"""The declared dependencies of the package, and the installed versions."""
 
 from typing import Dict, List
 
@@ -23,7 +23,7 @@ def project():
 
 
 def declared() -> Dict[str, Requirement]:
-    """Each dependency of pyproject.toml by name, those of the extras as well."""
+    """Return each dependency of pyproject.toml by name, including those of the extras."""
     table = project()["project"]
     texts = [*table["dependencies"], *(text for extra in table["optional-dependencies"].values() for text in extra)]
     requirements = [Requirement(text) for text in texts]
@@ -31,13 +31,13 @@ def declared() -> Dict[str, Requirement]:
 
 
 def bound(requirement: Requirement, operator: str) -> Version:
-    """The lower bound (``>=``) or the upper one (``<``); ValueError unless there is exactly one."""
+    """Return the lower (``>=``) or the upper bound (``<``); raise ValueError unless there is exactly one."""
     (found,) = (clause.version for clause in requirement.specifier if clause.operator == operator)
     return Version(found)
 
 
 def lowest() -> Dict[str, Version]:
-    """The versions of lowest.txt."""
+    """Return the versions of lowest.txt."""
     with open(LOWEST, encoding="utf-8") as stream:
         lines = [line.split("#")[0].strip() for line in stream]
     requirements = [Requirement(line) for line in lines if line]
@@ -45,7 +45,7 @@ def lowest() -> Dict[str, Version]:
 
 
 def installed(name: str):
-    """The version of a distribution, or None."""
+    """Return the installed version of a distribution, or None."""
     try:
         return Version(metadata.version(name))
     except metadata.PackageNotFoundError:
@@ -53,13 +53,13 @@ def installed(name: str):
 
 
 def required_by(name: str) -> List[Requirement]:
-    """What an installed distribution needs in this environment, without its extras."""
+    """Return the requirements of an installed distribution in this environment, without extras."""
     requirements = [Requirement(text) for text in metadata.requires(name) or ()]
     return [each for each in requirements if each.marker is None or each.marker.evaluate({"extra": ""})]
 
 
 def closure(names) -> Dict[str, Version]:
-    """These distributions and all that they need, as far as they are installed."""
+    """Return these distributions and their requirements, recursively, as far as they are installed."""
     found: Dict[str, Version] = {}
     waiting = [canonicalize_name(name) for name in names]
     while waiting:
@@ -73,7 +73,7 @@ def closure(names) -> Dict[str, Version]:
 
 
 def unmet(names) -> List[str]:
-    """What these distributions, and all that they need, lack here: what ``pip check`` looks for."""
+    """Return the requirements that are not met here, as ``pip check`` would."""
     found = closure(names)
     return [
         f"{name} {found[name]} needs {requirement}, and {installed(requirement.name)} is there"

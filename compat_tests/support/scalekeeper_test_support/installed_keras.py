@@ -1,6 +1,6 @@
-"""The installed Keras as tests need it: its own LossScaleOptimizer in one call, and names that have changed since 2.0.
+"""One interface to every installed Keras: its LossScaleOptimizer, and names that have changed since 2.0.
 
-A test that imports this runs unchanged on every TensorFlow. Differences are asked by what is there.
+Tests that use this module run unchanged on every TensorFlow. Versions are told apart by their capabilities.
 """
 
 import inspect
@@ -39,11 +39,11 @@ COMPILES = [
 
 
 class InexpressibleError(Exception):
-    """The installed TensorFlow's own class has no words for such a loss scale."""
+    """TensorFlow's class has no equivalent of this loss scale."""
 
 
 def upstream(inner, loss_scale="dynamic"):
-    """TensorFlow's own class around an optimizer; the loss scale is "dynamic", a number, or dynamic's parameters."""
+    """Wrap an optimizer in TensorFlow's class; the loss scale is "dynamic", a number, or parameters of dynamic."""
     parameters = loss_scale if isinstance(loss_scale, dict) else {}
     is_dynamic = loss_scale == "dynamic" or isinstance(loss_scale, dict)
     if HAS_LOSS_SCALE_OBJECTS:
@@ -53,24 +53,24 @@ def upstream(inner, loss_scale="dynamic"):
         raise InexpressibleError(loss_scale)
     if not is_dynamic:
         return UPSTREAM(inner, dynamic=False, initial_scale=loss_scale)
-    words = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
-    return UPSTREAM(inner, **{words[name]: value for name, value in parameters.items() if name in words})
+    names = {"initial_loss_scale": "initial_scale", "increment_period": "dynamic_growth_steps"}
+    return UPSTREAM(inner, **{names[name]: value for name, value in parameters.items() if name in names})
 
 
 def builds_in_one_graph():
-    """Whether a model's symbolic tensors are TensorFlow's, as up to 2.3: those of all threads are in one graph then."""
+    """Return whether all threads build models in one graph, as up to 2.3."""
     return hasattr(tf.keras.Input((1,)), "graph")
 
 
 def compiled(step):
-    """The step, compiled by XLA as the installed version can; it has to return something."""
+    """Return the step compiled by XLA; it must return a value."""
     if COMPILES:
         return tf.function(step, autograph=False, **{COMPILES[0]: True})
     return tf.function(lambda *args: tf.xla.experimental.compile(step, list(args)), autograph=False)
 
 
 def state_of(optimizer):
-    """Scale and counter of ours or of TensorFlow's own class; the counter of a fixed scale is None."""
+    """Return the scale and the counter of either class; the counter of a fixed scale is None."""
     loss_scale = getattr(optimizer, "loss_scale", None)
     if hasattr(loss_scale, "state"):
         state = loss_scale.state()
@@ -95,7 +95,7 @@ def state_of(optimizer):
 
 
 def apply_unscaled(optimizer, grads_and_vars, **options):
-    """Have TensorFlow's own class, or ours, apply gradients that are unscaled: Keras 3's own takes scaled ones only."""
+    """Apply unscaled gradients with either class; Keras 3's class accepts only scaled ones."""
     if IS_KERAS_3 and not hasattr(optimizer, "get_unscaled_gradients"):
         scale = state_of(optimizer)["current_loss_scale"]
         grads_and_vars = [(None if grad is None else grad * scale, variable) for grad, variable in grads_and_vars]
@@ -103,18 +103,18 @@ def apply_unscaled(optimizer, grads_and_vars, **options):
 
 
 def inner_of(optimizer):
-    """The wrapped optimizer; a bare one is its own."""
+    """Return the inner optimizer; a bare optimizer is returned as it is."""
     return getattr(optimizer, "inner_optimizer", getattr(optimizer, "_optimizer", optimizer))
 
 
 def variables_of(optimizer):
-    """A list, whether the installed version has a method or a property of that name."""
+    """Return the list of variables, which is a method or a property."""
     variables = optimizer.variables
     return list(variables() if callable(variables) else variables)
 
 
 def number(value):
-    """A Python number from a variable, a tensor or a number, in every mode."""
+    """Return a variable, a tensor or a number as a Python number, in every mode."""
     if hasattr(value, "numpy") and tf.executing_eagerly():
         return value.numpy().item()
     return float(value) if IS_KERAS_3 else tf.keras.backend.get_value(value).item()
@@ -125,13 +125,13 @@ def global_policy():
 
 
 def set_global_policy(policy):
-    """Set the policy of layers: a name, or what ``global_policy`` gave."""
+    """Set the global dtype policy: a name, or a result of ``global_policy``."""
     setter = mixed_precision.set_global_policy if hasattr(mixed_precision, "set_global_policy") else _old().set_policy
     setter(policy)
 
 
 def layer_policy(name, **options):
-    """A policy of layers; ``loss_scale`` is an option where they have one."""
+    """Return a dtype policy; ``loss_scale`` is an option up to 2.3."""
     return (_old() if HAS_POLICIES_WITH_LOSS_SCALE else mixed_precision).Policy(name, **options)
 
 

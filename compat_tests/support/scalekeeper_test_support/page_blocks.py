@@ -1,4 +1,4 @@
-"""The code blocks of a page: what Sybil finds, with the notes that stand before each.
+"""The code blocks of a page, found by Sybil, with the notes before them.
 
 A note is an HTML comment on the line before a block: ``<!-- file: train.yaml -->``.
 """
@@ -18,11 +18,11 @@ _NOTE = re.compile(r"<!---? *([\w-]+): *(.*?) *-->", re.DOTALL)
 
 
 class BlockError(AssertionError):
-    """A block that does not hold."""
+    """A block does not do what it shows."""
 
 
 def all_pages():
-    """Every page of the documentation and the README, from the checkout's root."""
+    """Return the paths of the README and all pages of the documentation."""
     found = ["README.md"]
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
@@ -30,28 +30,28 @@ def all_pages():
 
 
 def parsed_page(path, evaluators):
-    """A Sybil document; ``evaluators`` has one for each language, and each example's ``parsed`` is a ``Block``.
+    """Return a Sybil document with one evaluator for each language; ``parsed`` of each example is a ``Block``.
 
-    Also gives what evaluates skips, by which their examples are known.
+    Also return the evaluator of skips, which identifies their examples.
     """
     skips = SkipParser()
     return Document.parse(path, Parser(evaluators), skips), skips.skipper
 
 
 def blocks(path):
-    """All blocks of a page in their order, hidden ones too."""
+    """Return all blocks of a page in order, including hidden ones."""
     document, _ = parsed_page(path, None)
     return [example.parsed for example in document if isinstance(example.parsed, Block)]
 
 
 def skips(path):
-    """The conditions of all skips of a page."""
+    """Return the conditions of all skips of a page."""
     document, skipper = parsed_page(path, None)
     return [condition(example) for example in document if example.region.evaluator is skipper]
 
 
 def condition(example):
-    """The expression of ``skip: next if(EXPRESSION, reason="…")``; any other skip is an error."""
+    """Return the expression of ``skip: next if(EXPRESSION, reason="…")``; any other skip is an error."""
     action, arguments = example.parsed
     match = re.fullmatch(r'if\((.*), reason=".+"\)', arguments or "")
     if action != "next" or match is None:
@@ -60,7 +60,7 @@ def condition(example):
 
 
 class Block:
-    """The text of a block, its language, the notes before it, and how many lines of the page are above the text."""
+    """A block: its text and language, the notes before it, and the number of lines above it."""
 
     def __init__(self, language, text, notes, lines_above):
         self.language = language
@@ -70,7 +70,7 @@ class Block:
 
 
 class Parser:
-    """Finds fenced blocks of every language, and hidden Python."""
+    """Find fenced blocks of every language and hidden Python."""
 
     def __init__(self, evaluators):
         self.evaluators = evaluators
@@ -94,7 +94,7 @@ class Parser:
 
 
 def notes_before(text, where):
-    """Name → value of the notes in the comments that end the text."""
+    """Return name → value of the notes in the comments at the end of the text."""
     found = _COMMENTS.search(text)
     notes = dict(_NOTE.findall(found.group())) if found else {}
     for name in notes:

@@ -1,4 +1,4 @@
-"""Console blocks: commands of ours are run, those for the world outside are checked against the checkout.
+"""Console blocks: the commands of scalekeeper run; others are checked against the checkout.
 
 With ``$ `` before commands, the lines below each are compared with what it really prints; ``…`` stands for anything.
 Without it, each line is a command.
@@ -28,7 +28,7 @@ def run_block(block):
 
 
 def commands_of(text):
-    """Pairs of a command, and what it prints or None."""
+    """Return pairs of a command and its expected output or None."""
     lines = text.replace("\\\n", " ").splitlines()
     if not any(line.startswith("$ ") for line in lines):
         return [(line, None) for line in lines if line.strip() and not line.startswith("#")]
@@ -57,7 +57,7 @@ def run_command(command, expected, code):
 
 
 def run(command):
-    """The exit code, and what is printed to a pipe."""
+    """Return the exit code and the output in a pipe."""
     environment = dict(os.environ, PYTHONWARNINGS="ignore", TF_CPP_MIN_LOG_LEVEL="3")
     environment.pop("COLUMNS", None)  # 80, as in every pipe
     environment["PATH"] = os.pathsep.join([os.path.dirname(sys.executable), environment.get("PATH", "")])
@@ -73,7 +73,7 @@ def run(command):
 
 
 def compare(command, expected, printed):
-    """The lines are the same but for spaces at their ends; … or ... matches anything, also several lines."""
+    """Return whether the lines are equal up to trailing spaces; … and ... match anything, also several lines."""
 
     def stripped(text):
         return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
@@ -87,7 +87,7 @@ def compare(command, expected, printed):
 
 
 def is_checked(command):
-    """Whether it is one of those that are checked, and passes; False for what is to be run; any other is an error."""
+    """Check a command; return False if it has to run instead; raise BlockError for an unknown one."""
     words = shlex.split(command, comments=True)
     while words and re.fullmatch(r"[A-Z_]+=.*", words[0]):
         del words[0]
@@ -103,7 +103,7 @@ def is_checked(command):
 
 
 def checks_script(script, arguments):
-    """One of the checkout that takes minutes: it is there, and has the options."""
+    """Check that a slow script exists and has these options."""
     with open(existing(script), encoding="utf-8") as stream:
         text = stream.read()
     for option in arguments:
@@ -113,7 +113,7 @@ def checks_script(script, arguments):
 
 
 def existing(path):
-    """A path of the checkout, which has to be there."""
+    """Return an existing path of the checkout."""
     whole = os.path.join(ROOT, path)
     if not os.path.exists(whole):
         raise BlockError(f"{path} does not exist")
@@ -121,7 +121,7 @@ def existing(path):
 
 
 def check_install(words):
-    """Extras are those of pyproject.toml, files are there; other requirements are their own affair."""
+    """Check that extras are in pyproject.toml and files exist."""
     if words[:1] != ["install"]:
         raise BlockError(f"pip {' '.join(words)}: only `pip install` is known")
     for before, word in zip(words, words[1:]):
@@ -135,7 +135,7 @@ def check_install(words):
 
 
 def extras():
-    """The names in pyproject.toml."""
+    """Return the names of the extras in pyproject.toml."""
     with open(os.path.join(ROOT, "pyproject.toml"), "rb") as stream:
         return parsed_toml(stream.read().decode("utf-8"))["project"]["optional-dependencies"].keys()
 
@@ -149,7 +149,7 @@ def parsed_toml(text):
 
 
 def check_tox(words):
-    """The environments are in tox.ini."""
+    """Check that the environments are in tox.ini."""
     names = [words[place + 1] for place, word in enumerate(words) if word == "-e"]
     for name in ",".join(names).split(",") if names else ():
         if name not in environments():
@@ -157,7 +157,7 @@ def check_tox(words):
 
 
 def environments():
-    """The names of all environments of tox.ini, those that are run by hand too."""
+    """Return the names of all environments of tox.ini, including those run by hand."""
     ini = configparser.RawConfigParser()
     ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
     patterns = ini["tox"]["env_list"].split("\n")
@@ -175,19 +175,19 @@ def spelled_out(pattern):
 
 
 def check_pytest(words):
-    """The paths are there."""
+    """Check that the paths exist."""
     for word in words:
         if not word.startswith("-"):
             existing(word.partition("::")[0])
 
 
 def check_pre_commit(words):
-    """There is a hook for it."""
+    """Check that the repository has a pre-commit hook."""
     existing(".pre-commit-hooks.yaml")
 
 
 def accept(words):
-    """Nothing in the checkout could tell."""
+    """Accept a command that the checkout cannot check."""
 
 
 CHECKED = {

@@ -1,4 +1,4 @@
-"""Diff blocks: an old program and a new one, line by line.
+"""Diff blocks: an old and a new program in one block.
 
 A comment before the block says where the old one runs: ``<!-- before: EXPRESSION -->`` where this is true of ``tf``,
 ``<!-- before: pytorch -->`` beside PyTorch, ``<!-- before: nowhere, because … -->`` in no environment of ours.
@@ -21,17 +21,17 @@ NOWHERE = "nowhere, because "
 
 
 def new_program(block):
-    """What stands there after the change."""
+    """Return the program after the change."""
     return _with(block, "+")
 
 
 def old_program(block):
-    """What stood there before."""
+    """Return the program before the change."""
     return _with(block, "-")
 
 
 def _with(block, sign):
-    """The lines with this sign and those without one; other lines are left blank, so that line numbers stay."""
+    """Return the lines with this sign or none; others become blank to keep the line numbers."""
     lines = []
     for line in block.text.splitlines():
         if line[:1] not in ("", " ", "+", "-"):
@@ -41,7 +41,7 @@ def _with(block, sign):
 
 
 def where_it_runs(block):
-    """The note, which every diff has to have."""
+    """Return the note that every diff must have."""
     if "before" not in block.notes:
         raise BlockError("a diff without <!-- before: … -->, which says where the old program runs")
     where = block.notes["before"]
@@ -55,7 +55,7 @@ def runs_nowhere(block):
 
 
 def is_expression(block):
-    """Whether the old program runs on a TensorFlow."""
+    """Return whether the old program runs on a TensorFlow."""
     return where_it_runs(block) != PYTORCH and not runs_nowhere(block)
 
 
@@ -78,7 +78,7 @@ def run_program(source, folder, name, lines_above=0, namespace=None):
 
 
 def run_old_program(block, name):
-    """In a folder of its own."""
+    """Run the old program of a block in a new folder."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as sources:
         os.chdir(folder)
         run_program(old_program(block), sources, name, block.lines_above)

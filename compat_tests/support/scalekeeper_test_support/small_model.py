@@ -1,4 +1,4 @@
-"""A small model whose gradients overflow as float16 ones do, so that going on shows scale, counter and multiplier."""
+"""A small model whose gradients overflow like float16 ones, so that training on depends on all of the state."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,7 @@ DATA = np.random.RandomState(0).randn(8, 3).astype("float32")
 
 @tf.custom_gradient
 def in_half_precision(values):
-    """What is larger than float16 holds is infinite, on the way back."""
+    """The identity; gradients beyond the range of float16 become infinite."""
 
     def backwards(grads):
         return tf.where(tf.abs(grads) > 65504.0, grads * np.float32(np.inf), grads)
@@ -19,7 +19,7 @@ def in_half_precision(values):
 
 
 def build(names=("d1", "d2")):
-    """Two layers with the same weights each time."""
+    """Return a model of two layers with constant weights."""
     inputs = tf.keras.Input((3,), name="inputs")
     hidden = tf.keras.layers.Dense(4, activation="tanh", name=names[0])(inputs)
     model = tf.keras.Model(inputs, tf.keras.layers.Dense(1, name=names[1])(hidden))
@@ -30,7 +30,7 @@ def build(names=("d1", "d2")):
 
 
 def train(model, steps, first=0):
-    """So many steps with the model's optimizer; what comes back is what changes from step to step."""
+    """Train for this number of steps; return the values that change at each step."""
     optimizer = model.optimizer
     variables = [weight.value if IS_KERAS_3 else weight for weight in model.trainable_weights]
 

@@ -1,4 +1,4 @@
-"""The package's source, as trees: what it imports, what it calls, and what must not be among that."""
+"""The syntax trees of the package: its imports and calls, and those that are forbidden."""
 
 from typing import Dict, Iterator, List, Optional, Tuple
 
@@ -28,13 +28,13 @@ WITH_PICKLES = ("load", "read_array", "write_array")  # NumPy's: safe with allow
 
 
 def rooms() -> Dict[str, str]:
-    """Package → the folder of the checkout that it is made of."""
+    """Return package → its folder in the checkout."""
     return project()["tool"]["setuptools"]["package-dir"]
 
 
 @functools.lru_cache(maxsize=None)
 def trees() -> List[Tuple[str, ast.AST]]:
-    """Each file of the package, by its path in the checkout."""
+    """Yield each file of the package by its path in the checkout."""
     return list(_trees())
 
 
@@ -47,7 +47,7 @@ def _trees() -> Iterator[Tuple[str, ast.AST]]:
 
 
 def imported(tree: ast.AST) -> List[str]:
-    """The absolute names that are imported anywhere in a file, also those that importlib is given as text."""
+    """Return the absolute names of all imports of a file, including literal arguments of importlib."""
     names = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -60,7 +60,7 @@ def imported(tree: ast.AST) -> List[str]:
 
 
 def called(node: ast.Call) -> str:
-    """The name of what is called, as it is written; of a method of something else, a dot and its name."""
+    """Return the name of a called function as written, or a dot and the name of a method."""
     parts: List[str] = []
     target = node.func
     while isinstance(target, ast.Attribute):
@@ -70,7 +70,7 @@ def called(node: ast.Call) -> str:
 
 
 def text_of(node: ast.AST) -> Optional[str]:
-    """The text that stands there, or None if it is no literal."""
+    """Return the text of a string literal, or None."""
     try:
         value = ast.literal_eval(node)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Golden files are kept in one archive for each producer: files that are nearly equal take little room together.
+"""Archives of golden files, one for each producer: similar files compress well together.
 
 Needs no TensorFlow.
 """
@@ -16,12 +16,12 @@ FILES = repository_path("compat_tests", "golden", "files")
 
 
 def path_of(producer, root=FILES):
-    """Where a producer's archive lies: its provenance is in the path."""
+    """Return the path of a producer's archive, which names its provenance."""
     return os.path.join(root, producer.cls, producer.flavour + ".tar.xz")
 
 
 def pack(folder, path):
-    """Write a folder's files into a new archive; an archive that is there is never replaced."""
+    """Write the files of a folder into a new archive; never replace an existing one."""
     names = sorted(_files_in(folder), key=_with_its_kind)
     stream = io.BytesIO()
     with tarfile.open(fileobj=stream, mode="w:xz", format=tarfile.PAX_FORMAT, preset=9) as archive:
@@ -43,13 +43,13 @@ def _files_in(folder):
 
 
 def _with_its_kind(name):
-    """Equal files of all cases beside each other: so they compress best."""
+    """Sort equal files of all cases next to each other, which compresses best."""
     case, _, rest = name.partition("/")
     return rest, case
 
 
 def unpack(path, folder):
-    """Write an archive's files into a folder. A member that is no plain file inside it is refused."""
+    """Extract an archive into a folder; refuse members that are not plain files inside it."""
     root = os.path.realpath(folder)
     with tarfile.open(path, mode="r:xz") as archive:
         for member in archive:
@@ -65,7 +65,7 @@ def unpack(path, folder):
 
 @contextlib.contextmanager
 def unpacked(producer, root=FILES):
-    """A temporary folder with a producer's files."""
+    """Yield a temporary folder with the files of a producer."""
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         unpack(path_of(producer, root), folder)
         yield folder
