@@ -1,6 +1,7 @@
 """Pictures: what is in them, and that a long run makes no large ones."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -126,8 +127,9 @@ def test_what_it_can_not_draw_is_refused(tmp_path):
 def test_without_matplotlib_it_says_how_to_get_it(tmp_path):
     """In a process that can't import it."""
     (tmp_path / "matplotlib.py").write_text("raise ImportError('not here')\n")
-    code = "import sys; sys.path.insert(0, sys.argv[1]); from scalekeeper.cli import main; main(sys.argv[2:])"
-    command = [sys.executable, "-c", code, str(tmp_path), "simulate", "dynamic", "--plot", str(tmp_path / "out.png")]
-    result = subprocess.run(command, capture_output=True, text=True)
+    search = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH")]))
+    code = "import sys; from scalekeeper.cli import main; main(sys.argv[1:])"
+    command = [sys.executable, "-c", code, "simulate", "dynamic", "--plot", str(tmp_path / "out.png")]
+    result = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=search))
     message = "Error: plots need matplotlib, which is not installed: pip install 'scalekeeper[plot]'\n"
     assert (result.returncode, result.stdout, result.stderr) == (1, "", message)
