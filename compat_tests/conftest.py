@@ -11,6 +11,8 @@ IGNORED_WARNINGS = [
     # TensorFlow and Keras about their own code: aliases of collections and numpy that newer versions drop, arguments
     # that a newer Keras would write otherwise. Tests run unchanged on every version and cannot avoid them.
     r"ignore:::(tensorflow|tensorflow_core|tensorflow_estimator|keras|tf_keras|gast|astor|google|jax|tensorboard)(\.|$)",
+    # Keras up to 2.15 calls random.randint(1, 1e9), and Python 3.10 and 3.11 warn in the module random
+    "ignore:non-integer arguments to randrange:DeprecationWarning:random",
 ]
 
 # py311-originals has PyTorch and no TensorFlow, the other environments the reverse
