@@ -54,7 +54,7 @@ def unregister_adapter(profile: KerasProfile) -> None:
 def concrete_class(cls: Any, optimizer: Any) -> Any:
     """Return the class that can wrap an optimizer, derived from ``cls`` and from Keras's own LossScaleOptimizer."""
     keras = keras_of(optimizer)
-    adapter, wrapper = _adapter_and_wrapper(keras, optimizer)
+    adapter, wrapper = adapter_for(keras, optimizer)
     if issubclass(cls, (wrapper,)):
         return cls
     key = (cls, adapter, wrapper)
@@ -71,7 +71,8 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
     return _concrete_classes[key]
 
 
-def _adapter_and_wrapper(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
+def adapter_for(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
+    """Return the adapter for an optimizer of a Keras package, and Keras's own LossScaleOptimizer class for it."""
     for adapter in reversed(list(_adapters.values())):
         wrapper = adapter.wrapper_class(keras, optimizer)
         if wrapper is not None:
