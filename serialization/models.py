@@ -221,9 +221,9 @@ def model_of_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[
 
     No code and no other class that the configuration may name is looked for.
     """
-    from .keras._model_config import translated_for_installed
+    from .keras._model_config import translate_for_installed_keras
 
-    translated = translated_for_installed(config, custom_objects)
+    translated = translate_for_installed_keras(config, custom_objects)
     return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))
 
 
