@@ -6,7 +6,7 @@ import os
 import pytest
 
 from scalekeeper.registry._targets import Target
-from scalekeeper.serialization.keras._layer_signatures import accepted_on
+from scalekeeper.serialization.keras._layer_signatures import layer_arguments
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -18,7 +18,7 @@ def test_the_table_is_that_of_the_installed_keras():
     recording = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recording)
     name, layers = recording.record()
-    accepted = accepted_on(Target(name))
+    accepted = layer_arguments(Target(name))
     assert len(layers) > 90
     assert {each: sorted(filter(None, accepted(each))) for each in layers} == layers
     assert accepted("NoSuchLayer") is None
