@@ -7,8 +7,10 @@ import importlib
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from ._state.telemetry import Telemetry as Telemetry
 from .build import build as build
+from .models import convert as convert
+from .models import convert_folder as convert_folder
+from .models import load_model as load_model
 
-_ROOMS = ("lossscales", "serialization", "simulation")  # that these files import: likewise
 _FILES = {
     "LossScaleOptimizer": ".loss_scale_optimizer",
     "LossScaleLogger": ".callbacks",
@@ -24,7 +26,8 @@ def __getattr__(name: str) -> Any:
         importlib.import_module("tensorflow")
     except ImportError as error:
         raise ImportError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
-    for room in _ROOMS:
-        importlib.import_module(".." + room, __name__)
-    importlib.import_module("..serialization._keras_introspection", __name__).installed_keras()
+    from .. import lossscales, serialization, simulation  # noqa: F401 - whole, before a part of them: likewise
+    from ..serialization._keras_introspection import installed_keras
+
+    installed_keras()
     return getattr(importlib.import_module(_FILES[name], __name__), name)

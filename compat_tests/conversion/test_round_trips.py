@@ -10,7 +10,7 @@ import pytest
 import round_trips
 
 import scalekeeper
-from scalekeeper.serialization.conversion import ENDINGS
+from scalekeeper.serialization.formats import formats
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -32,7 +32,7 @@ TARGET_OF = {
 OTHERS = ("2.0", "2.3", "2.10", "2.15", "tf_keras", "keras3")
 WITH_KERAS_FILES = ("2.15", "tf_keras", "keras3")
 MODELS = ("h5", "keras")
-ENDING = {file_format: ending for ending, file_format in reversed(list(ENDINGS.items()))}
+ENDING = {codec.name: codec.endings[0] for codec in formats() if codec.endings}
 
 
 def pairs():

@@ -8,7 +8,7 @@ import pytest
 
 from scalekeeper import TranslationError
 from scalekeeper.registry._targets import known_targets
-from scalekeeper.serialization._conversion.target import aim
+from scalekeeper.serialization._conversion.target import conversion_target
 from scalekeeper.serialization.keras._config_encoder import said_to
 from scalekeeper.serialization.keras._optimizer_config import declared
 
@@ -48,7 +48,7 @@ def test_it_is_what_that_version_writes(written):
     """To the letter, but for a module that both names lead to, and an argument that Keras leaves out of its own."""
     flavour, configs = written
     for case, config in configs.items():
-        said = said_to(aim(TARGETS[flavour]), declared(config))
+        said = said_to(conversion_target(TARGETS[flavour]), declared(config))
         inner = config["config"].get("inner_optimizer", config)
         if flavour == "tf215":
             inner["module"] = "keras.optimizers"
@@ -66,8 +66,8 @@ def test_there_and_back_again(written, target):
     for case, config in configs.items():
         if case.policy not in ("fixed", "dynamic"):
             continue
-        there = said_to(aim(target), declared(config)).config
-        back = said_to(aim(TARGETS[flavour]), declared(there)).config
+        there = said_to(conversion_target(target), declared(config)).config
+        back = said_to(conversion_target(TARGETS[flavour]), declared(there)).config
         assert declared(back).policy == declared(config).policy
         first, second = (declared(each).arguments for each in (config, back))
         for name in matrix_hyperparameters(case):
@@ -89,7 +89,7 @@ def dynamic(**config):
 def test_what_has_no_words_is_a_loss_and_in_full_it_is_not(target):
     """A multiplier from 2.4 on; who has this package reads it nevertheless."""
     declaration = declared(dynamic(multiplier=4.0))
-    said = said_to(aim(target), declaration)
+    said = said_to(conversion_target(target), declaration)
     assert len(said.losses) == 1
     assert said.losses[0].startswith("multiplier=4.0 of the loss scale")
     assert declared(said.in_full).policy == declaration.policy
@@ -98,10 +98,10 @@ def test_what_has_no_words_is_a_loss_and_in_full_it_is_not(target):
 @pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
 def test_a_parameter_of_ours_is_a_loss_unless_it_says_nothing(target):
     """TensorFlow's classes have no floor to set: one of 4 is lost, the floor of 1 is theirs too."""
-    said = said_to(aim(target), declared(dynamic(minimum=4.0)))
+    said = said_to(conversion_target(target), declared(dynamic(minimum=4.0)))
     assert [loss.partition(" of the loss scale")[0] for loss in said.losses] == ["minimum=4.0"]
     assert declared(said.in_full).policy["config"]["minimum"] == 4.0
-    assert said_to(aim(target), declared(dynamic(minimum=1.0, maximum=None))).losses == []
+    assert said_to(conversion_target(target), declared(dynamic(minimum=1.0, maximum=None))).losses == []
 
 
 @pytest.mark.parametrize("target", ["2.3", "2.15", "keras3"])
@@ -109,16 +109,16 @@ def test_a_fixed_scale_that_skips_is_a_loss(target):
     """TensorFlow's own fixed scale applies every step."""
     config = dynamic()
     config["loss_scale"] = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 8.0, "skip_nonfinite": True}}
-    assert [loss.partition(" of the loss scale")[0] for loss in said_to(aim(target), declared(config)).losses] == [
-        "skip_nonfinite=True"
-    ]
+    assert [
+        loss.partition(" of the loss scale")[0] for loss in said_to(conversion_target(target), declared(config)).losses
+    ] == ["skip_nonfinite=True"]
 
 
 def test_a_policy_of_ones_own_leaves_the_optimizer_bare():
     """As plain Keras then reads it; and in full it is there."""
     config = dynamic()
     config["loss_scale"] = {"class_name": "Own", "config": {"start": 4.0}}
-    said = said_to(aim("2.15"), declared(config))
+    said = said_to(conversion_target("2.15"), declared(config))
     assert said.config["class_name"] == "SGD"
     assert not said.has_wrapper
     assert "the loss scale Own" in said.losses[0]
@@ -129,13 +129,16 @@ def test_legacy_decay_becomes_a_schedule_where_there_is_none():
     """On Keras 3; on 2.15 the legacy optimizer takes it as it is."""
     config = dynamic()
     config["optimizer"]["config"]["decay"] = 0.25
-    inner = said_to(aim("keras3"), declared(config)).config["config"]["inner_optimizer"]["config"]
+    inner = said_to(conversion_target("keras3"), declared(config)).config["config"]["inner_optimizer"]["config"]
     assert inner["learning_rate"]["class_name"] == "InverseTimeDecay"
     assert inner["learning_rate"]["config"]["decay_rate"] == 0.25
-    assert said_to(aim("2.15"), declared(config)).config["config"]["inner_optimizer"]["config"]["decay"] == 0.25
+    assert (
+        said_to(conversion_target("2.15"), declared(config)).config["config"]["inner_optimizer"]["config"]["decay"]
+        == 0.25
+    )
 
 
 def test_an_optimizer_that_is_not_there_is_an_error():
     """It says which target, and what that one has."""
     with pytest.raises(TranslationError, match=r"TensorFlow 2.0.4.* has no optimizer 'Lion'; it has .*Adam"):
-        said_to(aim("2.0"), declared({"class_name": "Lion", "config": {"learning_rate": 0.1}}))
+        said_to(conversion_target("2.0"), declared({"class_name": "Lion", "config": {"learning_rate": 0.1}}))
