@@ -10,11 +10,11 @@ import tensorflow as tf
 from ..registry._monitor_options import monitoring_of
 from ..registry.errors import TranslationError
 from ..serialization._variable_io import value_of
-from ..serialization.keras._optimizer_config import LEGACY, NEW, declared
-from ._keras.constructor_arguments import policy_of_arguments
-from ._keras.inner_optimizer_factory import inner_optimizer
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
+from ..serialization.keras.profile import KerasProfile
+from ._keras.inner_optimizer_factory import create_inner_optimizer
 from ._keras.keras_dispatch import concrete_class, keras_of, keras_of_class, own_classes
-from ._keras.policy_config import config_of, plain, policy_of
+from ._keras.policy_config import decode_policy, encode_policy, json_values, policy_from_arguments
 from ._state.checkpoint_tracking import InCheckpoints
 from ._state.iterations_on_skip import SkippedSteps, require_valid
 from ._state.pickling import Copied
@@ -49,8 +49,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
     __module__ = "scalekeeper"  # its public address
 
     inner_optimizer: Any
-    _wrapped_kinds: ClassVar[Tuple[str, ...]] = (LEGACY, NEW)  # of optimizers, where Keras has both
-    _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
+    _profile: ClassVar[Optional[KerasProfile]] = None  # the Keras generation; None: of the public class
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
         return super().__new__(concrete_class(cls, _the_one(optimizer, kwargs.get("inner_optimizer"))))
@@ -75,7 +74,7 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
             raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
         require_valid(skipped_steps)
         gate.require_supported_strategy()
-        policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
+        policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
         monitoring = monitoring_of(
             {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]},
             "LossScaleOptimizer",
@@ -88,6 +87,11 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
         self._skipping = SkippedSteps(skipped_steps, self._advances_natively)
 
     # What each generation says in its own file
+
+    @property
+    def _advances_natively(self) -> bool:
+        """Whether a skipped step counts in TensorFlow's own class."""
+        return self._profile is not None and self._profile.native_skipped_steps == gate.ADVANCE
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         """Make Keras's own object of this one, around the inner optimizer."""
@@ -274,34 +278,33 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
 
     def get_config(self) -> Dict[str, Any]:
         """The inner optimizer and the policy, as plain values that JSON can hold."""
-        config = self._dialect(plain(self._serialized_inner()), self._policy_config())
+        assert self._profile is not None
+        name = getattr(self, "name", None) if self._profile.writes_wrapper_name else None
+        config = encode_wrapper(self._profile, json_values(self._serialized_inner()), self._policy_config(), name)
         return {**config, **self._skipping.in_config(), **self._monitoring.said()}
 
     def _policy_config(self) -> Dict[str, Any]:
-        return config_of(self._policy, keras_of(self.inner_optimizer))
+        return encode_policy(self._policy, keras_of(self.inner_optimizer))
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        """The keys under which the installed version's own class keeps both."""
-        raise NotImplementedError
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
         """Make an optimizer from what ``get_config`` gave, of this class or of TensorFlow's own, on any version."""
         custom_objects = custom_objects or {}
-        declaration = declared(config)
+        declaration = decode_config(config)
         if declaration.policy is None:
             raise TranslationError(
                 f"{declaration.class_name} was given without a loss scale: make that optimizer, and wrap it"
             )
         keras = keras_of_class(cls)
-        inner = inner_optimizer(declaration, keras, cls._wrapped_kinds, custom_objects)
+        families = None if cls._profile is None else (cls._profile.family,)
+        inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
         skipped_steps = declaration.skipped_steps or gate.NATIVE
-        return cls(inner, policy_of(declaration.policy, keras, custom_objects), skipped_steps, **options)
+        return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
 
 def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:

@@ -3,13 +3,14 @@
 They have neither ``get_gradients`` nor ``get_weights`` nor slots; here they do, with the documented meaning.
 """
 
-from typing import Any, ClassVar, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 import numpy as np
 import tensorflow as tf
 
-from ...serialization.keras._optimizer_config import NEW
-from .._state.checkpoint_tracking import KERAS_3_FILES, LEGACY_FILES, Arrivals
+from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
+from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
+from .._state.checkpoint_tracking import Arrivals
 from .._state.state_transfer import has_bare_momentum, learning_rate_of, tensorflow_variable
 from .._step import gate
 from ..loss_scale_optimizer import LossScaleOptimizer, numpy_values
@@ -114,7 +115,7 @@ class WithoutSlots(LossScaleOptimizer):
         return [name for name in super().__dir__() if name not in hidden]
 
     def _create_or_restore_slot_variable(self, *args: Any, **kwargs: Any) -> NoReturn:
-        self._refuse(LEGACY_FILES["iter"])
+        self._refuse(OPTIMIZER_V2.title)
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """The inner optimizer's variable for this slot; None if there is none."""
@@ -155,9 +156,7 @@ class WithoutSlots(LossScaleOptimizer):
 class Adapter(WithoutSlots, Keras2):
     """The parts of a LossScaleOptimizer that depend on the new optimizers of Keras 2."""
 
-    _wrapped_kinds = (NEW,)
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"loss_scale": gate.ADVANCE}
-    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_3_FILES}
+    _profile = KERAS_2_NEW_OPTIMIZERS
 
     def build(self, var_list: Sequence[Any]) -> None:
         """Make the inner optimizer's variables."""

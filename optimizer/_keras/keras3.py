@@ -5,23 +5,22 @@ one who scaled the loss does not unscale. So the optimizer remembers who did: af
 come are scaled, after ``get_unscaled_gradients`` they are not.
 """
 
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import weakref
 
 import keras
 import tensorflow as tf
 
-from ...serialization.keras._optimizer_config import in_newer_words
-from ...serialization.keras._slot_names import KERAS_3_STATE
-from .._state.checkpoint_tracking import KERAS_2_FILES, LEGACY_FILES, Arrivals, siblings
+from ...serialization.keras.keras3 import KERAS_3_PROFILE
+from .._state.checkpoint_tracking import Arrivals, siblings
 from .._step import gate
 from .._step.unscale import scaled, unscaled
 from ..loss_scale_optimizer import LossScaleOptimizer
 from .keras2_new_optimizers import CallableList, WithoutSlots
 
 # piece of state → what Keras's own class calls its variable; in the order in which Keras makes them
-_NAMES = {name: keras_name for keras_name, name in KERAS_3_STATE.items()}
+_NAMES = {name: keras_name for keras_name, name in KERAS_3_PROFILE.state_names.items()}
 # a policy's state in the graph → name → Keras's variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 
@@ -29,8 +28,7 @@ _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.
 class Adapter(WithoutSlots):
     """The parts of a LossScaleOptimizer that depend on Keras 3."""
 
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"inner_optimizer": gate.HOLD}
-    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_2_FILES}
+    _profile = KERAS_3_PROFILE
     _are_gradients_scaled: Optional[bool] = None  # None: nobody has said so far
     built: bool
     name: str
@@ -184,18 +182,11 @@ class Adapter(WithoutSlots):
         others = siblings(place, name)
         if "inner_optimizer" in others:
             return super()
-        for foreign in self._foreign.keys() & others:
-            self._refuse(self._foreign[foreign])
+        for foreign in self._profile.foreign_children.keys() & others:
+            self._refuse(self._profile.foreign_children[foreign])
         return self.inner_optimizer if "_trainable_variables" in others else super()
 
     # Configuration
 
     def _serialized_inner(self) -> Any:
         return keras.saving.serialize_keras_object(self.inner_optimizer)
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        config = {"name": self.name, "inner_optimizer": inner}
-        if words is None or not words.pop("dynamic"):
-            return {**config, "loss_scale": policy}
-        return {**config, **words}

@@ -4,14 +4,14 @@ What Keras's own class delegates to the inner optimizer (iterations, weights, sl
 what it does with gradients is ours.
 """
 
-from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import inspect
 
 import tensorflow as tf
 
-from ...serialization.keras._optimizer_config import LEGACY
-from .._state.checkpoint_tracking import KERAS_3_FILES, NEW_FILES, InnerOfOldFiles
+from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
+from .._state.checkpoint_tracking import InnerOfOldFiles
 from .._step import gate
 from .keras2_base import Keras2
 
@@ -19,9 +19,7 @@ from .keras2_base import Keras2
 class Adapter(Keras2):
     """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
 
-    _wrapped_kinds = (LEGACY,)
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"base_optimizer": gate.ADVANCE}
-    _foreign: ClassVar[Mapping[str, str]] = {**KERAS_3_FILES, **NEW_FILES}
+    _profile = OPTIMIZER_V2
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         super()._wrap(optimizer, name)

@@ -2,7 +2,7 @@
 
 from typing import Any, Dict, List, Sequence
 
-from ...serialization.keras._slot_names import attribute_names
+from ...serialization.keras._slots import attribute_names
 
 
 def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:

@@ -13,21 +13,15 @@ when one is read is more, so that the trees of other versions fit:
 - Keras 3: optimizer → inner_optimizer → …; optimizer → dynamic_scale, step_counter
 """
 
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NoReturn, Optional, Set
+from typing import Any, Callable, ClassVar, Dict, List, NoReturn, Optional, Set
 
 import tensorflow as tf
 
 from ...serialization import _skip_record
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .._step.gate import HOLD, hold_in_graph
 from .iterations_on_skip import SkippedSteps
 from .skip_counters import Skips
-
-# child that shows who wrote a file → in words
-LEGACY_FILES = dict.fromkeys(("iter", "base_optimizer"), "a legacy optimizer of Keras 2")
-NEW_FILES = dict.fromkeys(("_iterations", "_variables"), "a new optimizer of Keras 2, or of one of Keras 3")
-KERAS_2_FILES = dict.fromkeys(("_index_dict", "loss_scale"), "an optimizer of Keras 2")
-KERAS_3_FILES = dict.fromkeys(("inner_optimizer", "_trainable_variables"), "an optimizer of Keras 3")
 
 
 class InCheckpoints:
@@ -38,10 +32,7 @@ class InCheckpoints:
     _in_file: Callable[..., Dict[str, Any]]
     _forget_kept: Callable[[], None]
     _policy: Any
-    # child that shows a file's kind → what a skipped step did under TensorFlow's own class that writes such files
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {}
-    # child that only files have which can't be restored by their tree → who writes them
-    _foreign: ClassVar[Mapping[str, str]] = {}
+    _profile: ClassVar[Any]
 
     # Writing
 
@@ -69,7 +60,7 @@ class InCheckpoints:
     def _unlisted(self) -> Dict[str, Any]:
         """Children that a file may have and ours do without."""
         return {
-            NAME: self._skipping.variable,
+            SKIPPED_STEPS_CHILD: self._skipping.variable,
             _skip_record.NAME: self._skips.module,
             "loss_scale": hold_in_graph(self._policy),
         }
@@ -77,14 +68,14 @@ class InCheckpoints:
     def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
         if not self._is_complete():  # TensorFlow's own constructor asks too
             return super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
-        if name in self._skipped_steps_of_files:
+        if name in self._profile.skipped_steps_by_child:
             # the values that a file has come later: if this choice, or a counter, is among them, it wins
-            self._skipping.choice = self._skipped_steps_of_files[name]
+            self._skipping.choice = self._profile.skipped_steps_by_child[name]
             self._skips.load({})
             self._forget_kept()
         found = super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
-        if found is None and name in self._foreign:
-            self._refuse(self._foreign[name])
+        if found is None and name in self._profile.foreign_children:
+            self._refuse(self._profile.foreign_children[name])
         return self._unlisted().get(name) if found is None else found
 
     def _is_complete(self) -> bool:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from ...registry._documents import SKIPPED_STEPS
 from ...serialization._variable_io import assign, value_of
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .._step.gate import ADVANCE, HOLD, NATIVE, as_branch
 from .._step.graph_state import make_variable
 
@@ -22,7 +22,7 @@ class SkippedSteps:
         require_valid(choice)
         self._native = ADVANCE if advances_natively else HOLD
         self._is_asked_for = choice != NATIVE
-        self.variable = make_variable(NAME, np.int64(self._resolved(choice) == ADVANCE))
+        self.variable = make_variable(SKIPPED_STEPS_CHILD, np.int64(self._resolved(choice) == ADVANCE))
 
     @property
     def choice(self) -> str:
@@ -47,7 +47,7 @@ class SkippedSteps:
 
     def in_file(self, is_saved_model: bool) -> Dict[str, Any]:
         """What a file holds of it, by name. In a SavedModel may be steps, and these need all that they use."""
-        return {NAME: self.variable} if is_saved_model or self.choice != self._native else {}
+        return {SKIPPED_STEPS_CHILD: self.variable} if is_saved_model or self.choice != self._native else {}
 
     def skip(self, iterations: Any) -> Any:
         """Count a skipped step, or not.

@@ -14,7 +14,7 @@ from ...serialization._variable_io import assign, value_of
 from ...serialization._variable_matching import owners_of
 from ...serialization.keras._slot_names import inner_config
 from ...serialization.training_state import Contents, Value, Writer
-from .._keras.policy_config import plain
+from .._keras.policy_config import json_values
 from .._step import gate
 
 
@@ -66,7 +66,7 @@ def scalars_of(optimizer: Any, slots: Mapping[str, Mapping[str, Any]]) -> Dict[s
 
 def learning_rate_of(optimizer: Any) -> Optional[float]:
     """The inner optimizer's learning rate; None for a schedule."""
-    rate = plain(optimizer._serialized_inner())["config"].get("learning_rate")
+    rate = json_values(optimizer._serialized_inner())["config"].get("learning_rate")
     return None if isinstance(rate, Mapping) else rate
 
 
@@ -95,7 +95,7 @@ def contents_of(optimizer: Any) -> Contents:
     scalars = {name: _lazily(variable) for name, variable in scalars_of(optimizer, slots).items()}
     return Contents(
         writer=Writer("npz", **versions()),
-        optimizer_config=plain(optimizer._serialized_inner()),
+        optimizer_config=json_values(optimizer._serialized_inner()),
         owners={**owners, **kept.owners},
         slots={**here, **kept.slots},
         scalars={**scalars, **kept.scalars},
