@@ -12,7 +12,8 @@ if TYPE_CHECKING:
 def _make_optimizer(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
     from .. import optimizer
 
-    return optimizer.LossScaleOptimizer.from_config(config, custom_objects)
+    optimizer_class: Any = optimizer.LossScaleOptimizer
+    return optimizer_class.from_config(config, custom_objects)
 
 
 def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True) -> Any:

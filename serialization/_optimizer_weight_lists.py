@@ -10,6 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from ..registry.errors import ArgumentError
+from .keras.profile import profiles
 
 LAYOUTS = ("blocks", "interleaved")
 
@@ -109,17 +110,9 @@ def _layouts(positions: List[Tuple[str, str]], order: List[str]) -> Iterator[Tup
 
 
 def _frames(expected: Expected) -> Iterator[Tuple[Dict[str, str], Dict[str, str]]]:
-    """Yield name → kind of the values before the slots, and of those after them."""
-    others = dict.fromkeys(expected.scalars, "f")
-    counter = {_ITERATIONS: "i"}
-    counters = {**counter, _RATE: "f"}
-    wrapper = {"iterations of the wrapper": "i", "learning rate of the wrapper": "f", **expected.state}
-    yield {**counter, **others}, {}  # TF 2.0 to 2.10, and legacy optimizers
-    if others:
-        yield counter, {}  # the new Nadam of Keras 2 does not list its product of momenta
-        yield counter, others
-    yield counters, others  # Keras 3: a bare optimizer, then a wrapped one
-    yield {**wrapper, **counters}, others
+    """Yield name → kind of the values before the slots, and of those after them, of each generation, oldest first."""
+    for profile in reversed(profiles()):
+        yield from profile.weight_list_frames(expected.scalars, expected.state)
 
 
 _ITERATIONS, _RATE = "iterations", "learning rate"

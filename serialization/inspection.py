@@ -11,8 +11,8 @@ from ..registry._optimizer_spec import OptimizerSpec
 from ..registry.errors import ScalekeeperError, UnreadableFileError
 from . import formats
 from ._variables import Shape, match_owners
-from .keras._optimizer_config import Declaration, declared
-from .keras._slot_names import slots_of_class
+from .keras._optimizer_config import OptimizerConfig, decode_config
+from .keras._slots import slots_of_class
 from .training_state import TrainingState
 
 _NO_STATE = "weights, slots, iterations and the loss scale's state: a configuration holds no state"
@@ -136,17 +136,17 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _declared(state: TrainingState) -> Tuple[Optional[Declaration], List[str]]:
+def _declared(state: TrainingState) -> Tuple[Optional[OptimizerConfig], List[str]]:
     """Return what the optimizer's configuration declares, and notes on what is wrong with it."""
     if state.optimizer_config is None:
         return None, []
     try:
-        return declared(state.optimizer_config), []
+        return decode_config(state.optimizer_config), []
     except ScalekeeperError as error:
         return None, [f"The optimizer's configuration cannot be read: {error}."]
 
 
-def _loss_scale(state: TrainingState, declaration: Optional[Declaration]) -> Optional[LossScaleFound]:
+def _loss_scale(state: TrainingState, declaration: Optional[OptimizerConfig]) -> Optional[LossScaleFound]:
     policy = state.loss_scale or (declaration.policy if declaration else None)
     if policy is None and not state.loss_scale_state:
         return None
@@ -161,7 +161,7 @@ def _model_class(state: TrainingState) -> Optional[str]:
     return name if isinstance(name, str) else None
 
 
-def _missing(state: TrainingState, declaration: Optional[Declaration]) -> List[str]:
+def _missing(state: TrainingState, declaration: Optional[OptimizerConfig]) -> List[str]:
     """Return what the file lacks, in a few words each."""
     scale = _loss_scale(state, declaration)
     found: List[str] = []
@@ -202,7 +202,7 @@ def _slots(state: TrainingState) -> Dict[str, Dict[str, Shape]]:
     return {owner: shapes[owner] for owner in dict.fromkeys(order) if owner in shapes}
 
 
-def _slots_in_list(state: TrainingState, declaration: Optional[Declaration]) -> Dict[str, Dict[str, Shape]]:
+def _slots_in_list(state: TrainingState, declaration: Optional[OptimizerConfig]) -> Dict[str, Dict[str, Shape]]:
     """Return the shapes of slots without names, if every variable has as many and their shapes agree."""
     owners = state.owners or {owner: value.shape for owner, value in state.variables.items()}
     shapes = [value.shape for value in state.weight_list]
@@ -216,7 +216,7 @@ def _slots_in_list(state: TrainingState, declaration: Optional[Declaration]) -> 
     return {}
 
 
-def _should_have_slots(declaration: Optional[Declaration]) -> bool:
+def _should_have_slots(declaration: Optional[OptimizerConfig]) -> bool:
     if declaration is None:
         return True
     needs = slots_of_class(declaration.class_name)

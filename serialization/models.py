@@ -11,8 +11,10 @@ import warnings
 from ..registry.errors import ArgumentError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
-from ._keras_introspection import installed_keras, is_keras_3
+from ._keras_introspection import installed_keras
 from ._variables import by_owner, lazy_values
+from .keras._optimizer_config import config_with_policy, has_loss_scale
+from .keras.profile import profile_of_package
 from .optimizer_adapter import OptimizerFactory, adapter_of
 from .restore import restore_state
 from .training_state import TrainingState
@@ -37,9 +39,9 @@ def save_model(model: Any, path: Any) -> None:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
     """
     path = os.fspath(path)
-    if is_keras_3(installed_keras()) and not path.endswith((".keras", ".h5", ".hdf5")):
+    if not path.endswith((".keras", ".h5", ".hdf5")) and not _saves_trainable_saved_models():
         raise ArgumentError(
-            f"{path}: Keras 3 saves trainable models as .keras or .h5 only: choose one of these endings"
+            f"{path}: the installed Keras saves trainable models as .keras or .h5 only: choose one of these endings"
         )
     optimizer = adapter_of(model)
     state = None if optimizer is None else optimizer._contents()
@@ -49,6 +51,10 @@ def save_model(model: Any, path: Any) -> None:
         codec = formats.detect(temporary)
         if state is not None and codec is not None:
             codec.add_state(temporary, state)
+
+
+def _saves_trainable_saved_models() -> bool:
+    return profile_of_package(installed_keras()).saves_trainable_saved_models
 
 
 def _warn_of_lost_precision(model: Any, path: str) -> None:
@@ -112,7 +118,7 @@ def load_model(
     with _lock:
         state = codec.read(path)
         codec.require_self_contained(path)
-        if not compile or not _has_loss_scale(state):
+        if not compile or not (state.loss_scale or has_loss_scale(state.optimizer_config)):
             return installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=compile)
         model = _rebuild(path, state, custom_objects)
         compile_with_state(model, path, state, make_optimizer, custom_objects)
@@ -127,34 +133,11 @@ def compile_with_state(
     custom_objects: Optional[Mapping[str, Any]] = None,
 ) -> None:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
-    optimizer = make_optimizer(_optimizer_config(state), custom_objects)
+    optimizer = make_optimizer(config_with_policy(state.optimizer_config, state.loss_scale), custom_objects)
     model.compile(optimizer=optimizer, **_compile_arguments(state.training_config or {}, custom_objects))
     report = restore_state(model, state, path, with_weights=False)
     if report.unused:
         warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=4)
-
-
-def _has_loss_scale(state: TrainingState) -> bool:
-    config = state.optimizer_config or {}
-    return (
-        state.loss_scale is not None
-        or "LossScaleOptimizer" in str(config.get("class_name"))
-        or bool(config.get("config", {}).get("loss_scale_factor"))
-    )
-
-
-def _optimizer_config(state: TrainingState) -> Dict[str, Any]:
-    """Return the configuration for ``from_config``: as in the file, with the policy of scalekeeper's record."""
-    config = dict(state.optimizer_config or {})
-    if "LossScaleOptimizer" in str(config.get("class_name")):
-        config = dict(config["config"])
-    else:
-        config = {"inner_optimizer": config}
-    if state.loss_scale is not None:
-        for name in ("dynamic", "initial_scale", "dynamic_growth_steps"):
-            config.pop(name, None)
-        config["loss_scale"] = state.loss_scale
-    return config
 
 
 def _rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:

@@ -13,15 +13,14 @@ from ...registry.errors import ConversionError, TranslationError, UnreadableFile
 from .._variables import owners_of
 from ..formats import Format
 from ..keras import _compile_config, _model_config
-from ..keras._config_encoder import Said, said_to
 from ..keras._layer_signatures import accepted_on
-from ..keras._optimizer_config import Declaration, declared
-from ..keras._slot_names import inner_config
+from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
+from ..keras.profile import KerasProfile, OptimizerVariables
 from ..models import model_from_config
 from ..optimizer_adapter import OptimizerFactory
 from ..restore import restore_state
 from ..training_state import TrainingState, Writer, with_rate_in_momentum
-from .target import FIRST_WITH_MODULES, ConversionTarget, conversion_target
+from .target import ConversionTarget, conversion_target
 
 
 class LoadedSource(NamedTuple):
@@ -30,7 +29,7 @@ class LoadedSource(NamedTuple):
     path: str
     codec: Format
     state: TrainingState
-    declaration: Optional[Declaration]  # None: the file does not tell the optimizer's class
+    declaration: Optional[OptimizerConfig]  # None: the file does not tell the optimizer's class
     model: Any = None  # with the file's weights, if the conversion needs it
     notes: Sequence[str] = ()
 
@@ -39,9 +38,9 @@ class LoadedSource(NamedTuple):
         """The class of the inner optimizer."""
         return None if self.declaration is None else self.declaration.class_name
 
-    def encoded_for(self, target: ConversionTarget) -> Optional[Said]:
+    def encoded_for(self, target: ConversionTarget) -> Optional[EncodedConfig]:
         """Return the optimizer's configuration for a target."""
-        return None if self.declaration is None else said_to(target, self.declaration)
+        return None if self.declaration is None else encode_config(target.keras, self.declaration)
 
 
 def open_source(path: str, codec: Format) -> LoadedSource:
@@ -55,14 +54,14 @@ def open_source(path: str, codec: Format) -> LoadedSource:
         raise UnreadableFileError(f"{path}: holds no optimizer, so there is no training state to convert")
     declaration = None
     if state.optimizer_config is not None:
-        declaration = declared(state.optimizer_config)
+        declaration = decode_config(state.optimizer_config)
         if state.loss_scale is not None:  # the record has the policy in full
             declaration = declaration._replace(policy=state.loss_scale)
         declaration = _with_rate(declaration, state.learning_rate)
     return LoadedSource(path, codec, state, declaration)
 
 
-def _with_rate(declaration: Declaration, rate: Optional[float]) -> Declaration:
+def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> OptimizerConfig:
     """Return the declaration with the last learning rate, if the configuration has another one."""
     declared_rate = declaration.arguments.get("learning_rate", declaration.arguments.get("lr"))
     if rate is None or not isinstance(declared_rate, (int, float)) or np.float32(rate) == np.float32(declared_rate):
@@ -123,18 +122,18 @@ def _require_tensorflow(path: str) -> None:
         raise ConversionError(f"{path}: converting it needs TensorFlow, which cannot be imported: {error}") from error
 
 
-def _config_of_slots(declaration: Declaration) -> Dict[str, Any]:
+def _config_of_slots(declaration: OptimizerConfig) -> Dict[str, Any]:
     """Return the configuration of an optimizer that can hold the slots.
 
     Its loss scale does not matter, and its class may be unknown here. The inner optimizer is the one that a conversion
     for the installed TensorFlow would choose: the experimental RMSprop of TF 2.10 would round the slots.
     """
-    inner = said_to(conversion_target(), declaration._replace(policy=None)).config
+    inner = encode_config(conversion_target().keras, declaration._replace(policy=None)).config
     fixed = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 1.0}}
     return {"inner_optimizer": inner, "loss_scale": fixed}
 
 
-def state_for_writing(source: LoadedSource, encoded: Optional[Said]) -> TrainingState:
+def state_for_writing(source: LoadedSource, encoded: Optional[EncodedConfig]) -> TrainingState:
     """Return the state as a record holds it: scalekeeper is its writer, the optimizer is configured for the target."""
     config = source.state.optimizer_config if encoded is None else encoded.config
     return dataclasses.replace(source.state, writer=Writer("npz", scalekeeper=_own_version()), optimizer_config=config)
@@ -149,7 +148,7 @@ class ModelPayload(NamedTuple):
     """A model with its training state for a target, ready to be written."""
 
     target: ConversionTarget
-    encoded: Said
+    encoded: EncodedConfig
     class_name: str  # of the inner optimizer
     state: TrainingState  # the optimizer's, by the names of the model's variables
     model: Any  # with its weights
@@ -162,7 +161,7 @@ class ModelPayload(NamedTuple):
         cls,
         source: LoadedSource,
         target: ConversionTarget,
-        encoded: Optional[Said],
+        encoded: Optional[EncodedConfig],
         *,
         with_modules: bool,
         custom_objects: Optional[Mapping[str, Any]] = None,
@@ -178,30 +177,46 @@ class ModelPayload(NamedTuple):
             accepted_on(target.target),
             frozenset(custom_objects or ()),
             where=str(target.target),
-            package=target.package if with_modules else None,
+            package=target.keras.package if with_modules else None,
         )
         state = state_for_writing(source, encoded)
         return cls(target, encoded, source.class_name, state, source.model, model_config, training, dropped)
+
+    @property
+    def profile(self) -> KerasProfile:
+        """The Keras generation of the optimizer on the target."""
+        return self.encoded.profile
 
     @property
     def has_state(self) -> bool:
         return self.state.iterations is not None
 
     @property
-    def learning_rate(self) -> Optional[float]:
+    def _learning_rate(self) -> Optional[float]:
         """The learning rate if it is a variable; None for a schedule."""
         rate = inner_config(self.encoded.config)["config"].get("learning_rate")
         return float(rate) if isinstance(rate, (int, float)) else None
 
     @property
-    def loss_scale(self) -> float:
-        """The current loss scale; the initial one if the file has no state."""
-        policy = self.state.loss_scale or {"config": {}}
-        initial = policy["config"].get("initial_loss_scale", 1)
-        return float(self.state.loss_scale_state.get("current_loss_scale", initial))
+    def variables(self) -> OptimizerVariables:
+        """The variables of the optimizer. The loss scale is the initial one if the file has no state."""
+        state, loss_scale = self.state, None
+        if self.encoded.has_wrapper:
+            policy = state.loss_scale or {"config": {}}
+            initial = float(policy["config"].get("initial_loss_scale", 1))
+            loss_scale = {"current_loss_scale": initial, **state.loss_scale_state}
+        return OptimizerVariables(
+            self.class_name,
+            state.iterations or 0,
+            self._learning_rate,
+            state.scalars,
+            state.slots,
+            list(state.owners),
+            loss_scale,
+        )
 
 
 def _generation(target: ConversionTarget) -> str:
     if target.is_keras_3:
         return _model_config.KERAS_3
-    return _model_config.KERAS_2_NEW if target.target.version >= FIRST_WITH_MODULES else _model_config.KERAS_2
+    return _model_config.KERAS_2_NEW if target.keras.writes_modules else _model_config.KERAS_2

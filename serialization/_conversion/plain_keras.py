@@ -18,11 +18,11 @@ def dropped_by_plain_keras(request: ConversionRequest, by_format: Iterable[str] 
     if not request.target.is_plain:
         return []
     encoded = request.encoded
-    return [*(() if encoded is None else encoded.losses), *by_format, *_skip_behavior(request)]
+    return [*(() if encoded is None else encoded.dropped), *by_format, *_skip_behavior(request)]
 
 
 def _skip_behavior(request: ConversionRequest) -> Iterator[str]:
-    source, native = request.source, request.target.skipped_steps
+    source, native = request.source, request.target.keras.skipped_steps
     if _may_skip(source) and source.state.skipped_steps not in (None, native):
         yield (
             f"that skipped steps {_COUNTING[str(source.state.skipped_steps)]} in iterations: with "

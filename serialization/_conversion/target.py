@@ -2,13 +2,11 @@
 
 from typing import NamedTuple, Optional
 
-from ...registry._targets import KERAS_3, TF_KERAS, Target, target
+from ...registry._targets import Target, target
 from ...registry.errors import UnknownTargetError, shown
-from ..keras import _native_skip_behavior
+from ..keras.target import KerasTarget
 
 PLAIN = "plain"
-FIRST_WITH_NEW_WORDS, FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_MODULES = (2, 4), (2, 11), (2, 12)
-FIRST_WITH_ONE_OBJECT = (2, 3)  # from here on the wrapper owns the slots in a checkpoint
 
 
 class ConversionTarget(NamedTuple):
@@ -18,23 +16,13 @@ class ConversionTarget(NamedTuple):
     is_plain: bool = False
 
     @property
+    def keras(self) -> KerasTarget:
+        """The Keras of the target."""
+        return KerasTarget(self.target)
+
+    @property
     def is_keras_3(self) -> bool:
-        return self.target.name.endswith(KERAS_3)
-
-    @property
-    def package(self) -> str:
-        """The package of Keras's classes."""
-        return TF_KERAS if self.target.name.endswith(TF_KERAS) else "keras"
-
-    @property
-    def keras(self) -> str:
-        """The version of Keras."""
-        return str(self.target.table["keras"])
-
-    @property
-    def skipped_steps(self) -> Optional[str]:
-        """What the target's own class does with iterations when a step is skipped."""
-        return _native_skip_behavior.of_keras(self.keras)
+        return self.keras.profile.keras_major == 3
 
     def __str__(self) -> str:
         return ("plain " if self.is_plain else "") + str(self.target)

@@ -16,7 +16,7 @@ from .._atomic import replacing
 if TYPE_CHECKING:
     from .._conversion.loaded_source import LoadedSource
     from .._conversion.target import ConversionTarget
-    from ..keras._config_encoder import Said
+    from ..keras._optimizer_config import EncodedConfig
     from ..optimizer_adapter import OptimizerFactory
     from ..training_state import TrainingState
 
@@ -40,7 +40,7 @@ class ConversionRequest(NamedTuple):
 
     source: "LoadedSource"
     target: "ConversionTarget"
-    encoded: "Optional[Said]"  # the optimizer's configuration for the target; None: the source does not tell it
+    encoded: "Optional[EncodedConfig]"  # the optimizer's configuration for the target, if it is known
     make_optimizer: "OptimizerFactory"
     custom_objects: Optional[Mapping[str, Any]] = None
 

@@ -28,17 +28,16 @@ import types
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import MissingFileError, UnreadableFileError
 from .._record import SKIPS, TOTAL, complete_skips
-from ..keras import _native_skip_behavior
-from ..keras._slot_names import (
-    KERAS_3_STATE,
-    class_of_words,
-    ending_word,
-    owner_after_word,
+from ..keras._slots import (
+    class_of_parts,
+    ending_part,
+    owner_after_part,
     owner_and_slot,
-    scalar_named,
-    slot_of_word,
-    word_of,
+    scalar_name,
+    slot_of_part,
+    slot_part,
 )
+from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile, profile_of_checkpoint
 from ..training_state import TrainingState, Value, Writer
 from ._object_graph import ObjectGraph
 
@@ -48,7 +47,7 @@ _ITERATIONS = ("iter", "_iterations", "iterations")
 _RATES = ("learning_rate", "_learning_rate")
 TRAINED = "_trainable_variables"  # the list of the model's variables in Keras 3's optimizers
 _HYPERS = frozenset({"beta_1", "beta_2", "decay", "momentum", "rho", "epsilon", "initial_accumulator_value"})
-_NOT_SCALARS = _HYPERS | {"_current_learning_rate", _native_skip_behavior.NAME}
+_NOT_SCALARS = _HYPERS | {"_current_learning_rate", SKIPPED_STEPS_CHILD}
 # children of a model that are not layers
 _NOT_LAYERS = frozenset({"keras_api", "signatures", "save_counter"}).union(
     f"{underscore}{name}"
@@ -69,8 +68,7 @@ class Layout(NamedTuple):
     optimizer: Optional[int] = None  # its node, if there is one; the following are about it
     parts: FrozenSet[int] = frozenset()  # all of its nodes
     hypers: Mapping[str, Value] = types.MappingProxyType({})  # hyperparameters that are variables in legacy ones
-    is_keras_3: bool = False
-    is_legacy: bool = False
+    profile: Optional[KerasProfile] = None  # the Keras generation that wrote it, as far as its children tell
 
 
 def layout_of(path: str, class_name: Optional[str] = None) -> Layout:
@@ -97,8 +95,7 @@ def _layout(checkpoint: "_Checkpoint", class_name: Optional[str]) -> Layout:
         optimizer=optimizer,
         parts=frozenset(parts),
         hypers={name: value for name, value in reading.numbers(inner).items() if name in _HYPERS},
-        is_keras_3=TRAINED in children,
-        is_legacy="iter" in children,
+        profile=profile_of_checkpoint(children),
     )
 
 
@@ -231,16 +228,17 @@ class _Reading:
                 return child
         return optimizer
 
-    def _is_keras_3(self, inner: int) -> bool:
-        return TRAINED in self.graph.nodes[inner].children
+    def _profile(self, inner: int) -> Optional[KerasProfile]:
+        return profile_of_checkpoint(self.graph.nodes[inner].children)
 
     def _take_loss_scale(self, optimizer: int, inner: int) -> None:
         loss_scale = self.graph.child(optimizer, "loss_scale")
         state = {} if loss_scale is None else self.numbers(loss_scale)
-        if optimizer != inner and self._is_keras_3(inner):
-            known = {*_ITERATIONS, *_RATES, _native_skip_behavior.NAME}
+        profile = self._profile(inner)
+        if optimizer != inner and profile is not None and profile.loss_scale_child is None:
+            known = {*_ITERATIONS, *_RATES, SKIPPED_STEPS_CHILD}
             own = {name: value for name, value in self.numbers(optimizer).items() if name not in known}
-            state.update({KERAS_3_STATE.get(name, name): value for name, value in own.items()})
+            state.update({profile.state_names.get(name, name): value for name, value in own.items()})
         self.state.loss_scale_state = {name: value.number() for name, value in state.items()}
 
     def numbers(self, node_id: int) -> Dict[str, Value]:
@@ -255,11 +253,13 @@ class _Reading:
             elif name in _RATES:
                 self.state.learning_rate = float(value.number())
             elif name not in _NOT_SCALARS:
-                self.state.scalars[scalar_named(name)] = value
+                self.state.scalars[scalar_name(name)] = value
 
     def _take_skipped_steps(self, optimizer: int, inner: int) -> None:
-        ours = self._value(self.graph.child(optimizer, _native_skip_behavior.NAME))
-        holds = (optimizer != inner or self._is_keras_3(inner)) if ours is None else not ours.number()
+        ours = self._value(self.graph.child(optimizer, SKIPPED_STEPS_CHILD))
+        profile = self._profile(inner)
+        native = HOLD if optimizer != inner else None if profile is None else profile.native_skipped_steps
+        holds = native == HOLD if ours is None else not ours.number()
         self.state.skipped_steps = HOLD if holds else ADVANCE
         counters = self.graph.child(optimizer, SKIPS)
         if counters is not None:
@@ -360,9 +360,9 @@ def slots_by_name(
     names: Mapping[int, str], class_name: Optional[str], owners: List[str]
 ) -> Iterator[Tuple[int, Tuple[str, str]]]:
     """Yield node → owner and slot by the names of Keras 2's new optimizers: ``m/d1/kernel``."""
-    owners = owners or [owner_after_word(name) for name in names.values()]  # the checkpoint has no model
-    words = (word_of(name, owners) for name in names.values())
-    class_name = class_name or class_of_words([word for word in words if word is not None])
+    owners = owners or [owner_after_part(name) for name in names.values()]  # the checkpoint has no model
+    words = (slot_part(name, owners) for name in names.values())
+    class_name = class_name or class_of_parts([word for word in words if word is not None])
     for node_id, name in names.items():
         found = owner_and_slot(name, class_name, owners)
         if found is not None:
@@ -377,10 +377,10 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
     """
     split = []
     for node_id, name in names:
-        last, word = name.split("/")[-1], ending_word(name)  # the scopes before the last part differ
+        last, word = name.split("/")[-1], ending_part(name)  # the scopes before the last part differ
         if word is not None:
             split.append((node_id, last[: -len(word)], word))
-    class_name = class_name or class_of_words([word for _, _, word in split])
+    class_name = class_name or class_of_parts([word for _, _, word in split])
     by_word: Dict[str, List[str]] = {}
     for _, start, word in split:
         by_word.setdefault(word, []).append(start)
@@ -390,7 +390,7 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
         return {}
     index = {start: node_id for node_id, start in enumerate(whole)}
     return {
-        node_id: (index[start], slot_of_word(word, class_name) or word)
+        node_id: (index[start], slot_of_part(word, class_name) or word)
         for node_id, start, word in split
         if start in index
     }

@@ -11,26 +11,15 @@ import numpy as np
 
 from ...registry._documents import ADVANCE
 from ...registry.errors import TranslationError
-from .._conversion.target import FIRST_WITH_NEW_OPTIMIZERS, FIRST_WITH_ONE_OBJECT, ConversionTarget
+from .._conversion.target import ConversionTarget
 from .._record import SKIP_COUNTERS, SKIPS
-from ..keras import _native_skip_behavior
-from ..keras._optimizer_config import KERAS_3, LEGACY, NEW
-from ..keras._slot_names import KERAS_3_STATE, attributes_of_slot, class_with_slots, words_of
-from ..keras._slot_order import ordered
+from ..keras._slots import class_with_slots
+from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile
 from ..training_state import with_rate_in_momentum
-from ._checkpoint_layout import OBJECT_GRAPH, TRAINED, Layout
+from ._checkpoint_layout import OBJECT_GRAPH, Layout
 from ._object_graph import VALUE, Attribute, Node, ObjectGraph, Slot
 
-_ALL, _OPERATIONS, _FUNCTIONAL = "_variables", "_operations", "_functional"
-# attribute of Nadam's product of momenta
-_SCALARS = {LEGACY: {"momentum_cache": "_m_cache"}, NEW: {"momentum_cache": "_u_product"}}
-
-
-def _family_on(target: ConversionTarget, layout: Layout) -> str:
-    """Return the family of the target's optimizer: that of the checkpoint, if the target has it."""
-    if target.is_keras_3:
-        return KERAS_3
-    return NEW if target.target.version >= FIRST_WITH_NEW_OPTIMIZERS and not layout.is_legacy else LEGACY
+_OPERATIONS, _FUNCTIONAL = "_operations", "_functional"
 
 
 def rewrite(layout: Layout, target: ConversionTarget, class_name: Optional[str]) -> Tuple[ObjectGraph, Dict[str, Any]]:
@@ -44,23 +33,26 @@ def rewrite(layout: Layout, target: ConversionTarget, class_name: Optional[str])
     Raises:
         TranslationError: The target's checkpoint needs more than this one holds.
     """
-    if target.is_keras_3 and not layout.is_keras_3:
+    profile = target.keras.profile_for(None if layout.profile is None else layout.profile.family)
+    if profile.trained_child is not None and layout.profile is not profile:
         raise TranslationError(
             f"a checkpoint of Keras 2 does not tell how Keras 3 numbers the layers, so it cannot be converted for "
             f"{target.target}: convert a whole model to .keras, or build the model in code, call "
             "scalekeeper.restore(model, path) and save it"
         )
-    return _Rewriter(layout, target, class_name).result()
+    return _Rewriter(layout, target, profile, class_name).result()
 
 
 class _Rewriter:
     """The rewriting of one checkpoint."""
 
-    def __init__(self, layout: Layout, target: ConversionTarget, class_name: Optional[str]) -> None:
+    def __init__(
+        self, layout: Layout, target: ConversionTarget, profile: KerasProfile, class_name: Optional[str]
+    ) -> None:
         self._layout = layout._replace(state=with_rate_in_momentum(layout.state))
         self._target = target
         self._class_name = class_name
-        self._family = _family_on(target, layout)
+        self._profile = profile
         self._nodes: List[Node] = []
         self._new: Dict[int, int] = {}  # node in the source → node here
         self._values: Dict[int, Any] = {}  # new variable → function that reads its value
@@ -75,7 +67,7 @@ class _Rewriter:
             for name, child in layout.graph.nodes[node_id].children.items():
                 if child == layout.optimizer:
                     self._nodes[here].children[name] = optimizer
-        if layout.is_keras_3 and not self._target.is_keras_3:
+        if layout.profile is not None and layout.profile.trained_child and not self._profile.trained_child:
             self._name_layers_for_keras_2()
         if "optimizer" in self._nodes[0].children and "model" not in self._nodes[0].children:
             self._add_root()
@@ -129,72 +121,78 @@ class _Rewriter:
     # The optimizer
 
     def _optimizer(self) -> int:
-        state, family = self._layout.state, self._family
+        state, profile = self._layout.state, self._profile
         inner: Dict[str, int] = {}
-        iterations = np.int64(state.iterations or 0)
-        inner["iter" if family == LEGACY else "_iterations"] = self._variable("iter", iterations)
+        inner[profile.iterations_child] = self._variable("iter", np.int64(state.iterations or 0))
         if state.learning_rate is not None:
-            name = "learning_rate" if family == LEGACY else "_learning_rate"
-            inner[name] = self._variable("learning_rate", np.float32(state.learning_rate))
+            inner[profile.learning_rate_child] = self._variable("learning_rate", np.float32(state.learning_rate))
         for name, value in state.scalars.items():
-            inner[_SCALARS.get(family, _SCALARS[NEW]).get(name, name)] = self._variable(name, value.read())
-        if family == LEGACY:
+            inner[profile.scalar_children.get(name, name)] = self._variable(name, value.read())
+        if profile.has_slots:
             for name, value in self._layout.hypers.items():
                 inner[name] = self._variable(name, value.read())
         return self._wrapped(inner, self._slots(inner))
 
     def _wrapped(self, inner: Dict[str, int], slots: List[Slot]) -> int:
         """Return the node of the optimizer: one node or two, as on the target."""
+        profile, version = self._profile, self._target.target.version
         state = {
             name: self._variable(name, _typed(value)) for name, value in self._layout.state.loss_scale_state.items()
         }
-        if self._family == KERAS_3:
-            return self._wrapped_as_keras_3(inner, state)
+        if profile.loss_scale_child is None:
+            return self._wrapped_with_own_state(inner, state)
         outer = self._skip_nodes()
-        if state or self._target.target.version < FIRST_WITH_ONE_OBJECT:
-            outer["loss_scale"] = self._object(state)
-        if self._target.target.version < FIRST_WITH_ONE_OBJECT:
-            return self._object({**outer, "base_optimizer": self._object(inner, slots)})
-        if self._family == LEGACY:
-            outer["base_optimizer"] = self._object({})
+        if profile.writes_loss_scale_child(version, bool(state)):
+            outer[profile.loss_scale_child] = self._object(state)
+        child = profile.inner_child(version)
+        if child is not None:
+            return self._object({**outer, child: self._object(inner, slots)})
+        if profile.placeholder_child is not None:
+            outer[profile.placeholder_child] = self._object({})
         return self._object({**outer, **inner}, slots)
 
-    def _wrapped_as_keras_3(self, inner: Dict[str, int], state: Mapping[str, int]) -> int:
-        inner[TRAINED] = self._list(self._trained())
-        inner[_ALL] = self._list([*self._counters(inner), *self._listed_slots()])
-        if not state:  # a fixed scale, which is an argument in Keras 3
+    def _wrapped_with_own_state(self, inner: Dict[str, int], state: Mapping[str, int]) -> int:
+        """Return the node of an optimizer whose loss-scale state is among its own children, as in Keras 3."""
+        profile = self._profile
+        trained = {} if profile.trained_child is None else {profile.trained_child: self._list(self._trained())}
+        inner.update(trained)
+        if profile.variables_child is not None:
+            inner[profile.variables_child] = self._list([*self._counters(inner), *self._listed_slots()])
+        child = profile.inner_child(self._target.target.version)
+        if not state or child is None:  # a fixed scale is an argument of the inner optimizer
             return self._object(inner)
-        own = {name: state[ours] for name, ours in KERAS_3_STATE.items() if ours in state}
+        own = {name: state[ours] for name, ours in profile.state_names.items() if ours in state}
         outer = {
             **self._skip_nodes(),
             **own,
-            **{name: node_id for name, node_id in state.items() if name not in KERAS_3_STATE.values()},
-            "_iterations": self._variable("iteration", np.int64(0)),
-            "_learning_rate": self._variable("learning_rate", np.float32(0)),
-            TRAINED: inner[TRAINED],
+            **{name: node_id for name, node_id in state.items() if name not in profile.state_names.values()},
+            profile.iterations_child: self._variable("iteration", np.int64(0)),
+            profile.learning_rate_child: self._variable("learning_rate", np.float32(0)),
+            **trained,
         }
-        outer[_ALL] = self._list([*self._counters(outer), *own.values()])
-        return self._object({**outer, "inner_optimizer": self._object(inner)})
+        if profile.variables_child is not None:
+            outer[profile.variables_child] = self._list([*self._counters(outer), *own.values()])
+        return self._object({**outer, child: self._object(inner)})
 
-    @staticmethod
-    def _counters(children: Mapping[str, int]) -> List[int]:
-        return [children[name] for name in ("_iterations", "_learning_rate") if name in children]
+    def _counters(self, children: Mapping[str, int]) -> List[int]:
+        names = (self._profile.iterations_child, self._profile.learning_rate_child)
+        return [children[name] for name in names if name in children]
 
     def _listed_slots(self) -> List[int]:
-        """Return the slots in the order of Keras 3's list of all variables."""
+        """Return the slots in the order of the list of all variables."""
         slots = self._layout.state.slots
         class_name = self._class_name or self._class_of_slots()
-        node_ids = ordered(slots, class_name, KERAS_3, list(self._layout.state.variables))
-        return [self._made[node_id] for node_id in node_ids]
+        order = self._profile.ordered_slots(slots, class_name, list(self._layout.state.variables))
+        return [self._made[slot] for slot in order]
 
     def _skip_nodes(self) -> Dict[str, int]:
         """Return what scalekeeper stores of skipped steps: counters, and whether they count, if the target differs."""
         state, nodes = self._layout.state, {}
         if self._target.is_plain:
             return {}
-        if state.skipped_steps not in (None, self._target.skipped_steps):
+        if state.skipped_steps not in (None, self._target.keras.skipped_steps):
             advances = np.int64(state.skipped_steps == ADVANCE)
-            nodes[_native_skip_behavior.NAME] = self._variable(_native_skip_behavior.NAME, advances)
+            nodes[SKIPPED_STEPS_CHILD] = self._variable(SKIPPED_STEPS_CHILD, advances)
         if state.skips:
             nodes[SKIPS] = self._object(
                 {name: self._variable(name, np.int64(state.skips.get(name, 0))) for name in SKIP_COUNTERS}
@@ -210,20 +208,17 @@ class _Rewriter:
             for owner, slots in state.slots.items()
             for name, value in slots.items()
         }
-        if self._family == LEGACY:
+        if self._profile.has_slots:
             return [Slot(node_ids[owner], name, node_id) for (owner, name), node_id in made.items()]
         for name in dict.fromkeys(name for _, name in made):
             listed = [made[owner, name] for owner in state.variables if (owner, name) in made]
-            for attribute in attributes_of_slot(name, self._class_name):
+            for attribute in self._profile.slot_attributes(name, self._class_name):
                 inner[attribute] = self._list(listed)
         return []
 
     def _slot_name(self, owner: str, slot: str) -> str:
         """Return the target's name of a slot variable, by which readers of lists tell its owner."""
-        if self._family == LEGACY:
-            return f"{owner}/{slot}"
-        in_keras_2, in_keras_3 = words_of(slot, self._class_name or self._class_of_slots())
-        return f"{in_keras_2}/{owner}" if self._family == NEW else f"{owner.replace('/', '_')}_{in_keras_3}"
+        return self._profile.slot_variable_name(owner, slot, self._class_name or self._class_of_slots())
 
     def _class_of_slots(self) -> str:
         """Return a class with such slots, for names and order, if the inner optimizer's class is unknown."""

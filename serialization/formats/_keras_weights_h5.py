@@ -13,11 +13,12 @@ import h5py
 
 from .. import _untrusted_hdf5
 from .._untrusted_hdf5 import H5
-from ..keras._slot_names import KERAS_3_STATE, inner_config
+from ..keras._optimizer_config import inner_config
+from ..keras.profile import lists_learning_rate, profiles
 from ..training_state import TrainingState, Value
 
 # where models keep their layers: from TF 2.13 on, and in 2.12
-_CONTAINERS = ("layers", "_layer_checkpoint_dependencies")
+LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
 _OPTIMIZER = "optimizer"
 ADDED_SLOTS = "scalekeeper_slots"  # the group that scalekeeper adds if Keras writes no slots
 _NOT_LAYERS = frozenset({"vars", _OPTIMIZER, ADDED_SLOTS}).union(
@@ -31,13 +32,11 @@ _ATTRIBUTES = (
     *("query_dense", "key_dense", "value_dense", "output_dense"),
     *("_query_dense", "_key_dense", "_value_dense", "_output_dense"),
 )
-# the variables of Keras 3's LossScaleOptimizer, which come before those of the inner optimizer
-_OUTER = ("iterations", "learning_rate", *KERAS_3_STATE.values())
 
 
 def has_layout(file: Any) -> bool:
     """Return whether an HDF5 file has this layout."""
-    return any(name in file for name in (*_CONTAINERS, _OPTIMIZER, "vars"))
+    return any(name in file for name in (*LAYER_GROUPS, _OPTIMIZER, "vars"))
 
 
 def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Mapping[str, Any]]) -> None:
@@ -67,7 +66,7 @@ class _Walk:
         self._require_order([name for name in children if name not in _ATTRIBUTES and _has_arrays(group, name)])
         for child in children:
             inside = _untrusted_hdf5.subgroup(group, child)
-            if child in _CONTAINERS:
+            if child in LAYER_GROUPS:
                 yield from self._of_container(inside, config, path)
             else:
                 is_list = _untrusted_hdf5.subgroup(inside, "vars") is None  # of layers, which have their own names
@@ -92,7 +91,7 @@ class _Walk:
             name = _layer_name(layer) or _name_in_file(inside) or child
             # a nested model adds nothing to the names of its layers
             is_model = bool(_layer_configs(layer)) or any(
-                _untrusted_hdf5.subgroup(inside, each) for each in _CONTAINERS
+                _untrusted_hdf5.subgroup(inside, each) for each in LAYER_GROUPS
             )
             yield from self.of_object(inside, layer, () if is_model else (*path, name))
 
@@ -192,9 +191,10 @@ def _take_optimizer(state: TrainingState, source: H5, file: Any) -> None:
     # a LossScaleOptimizer lists the inner variables after its own, and the inner optimizer lists them again
     own = state.weight_list = inner or whole
     outer = whole[: len(whole) - len(inner)] if inner else []
-    if len(outer) == len(_OUTER) and all(value.shape == () for value in outer):
-        numbers = {name: value.number() for name, value in zip(_OUTER, outer)}
-        state.loss_scale_state = {name: numbers[name] for name in _OUTER[2:]}
+    for names in (list(profile.state_names.values()) for profile in profiles() if profile.state_names):
+        # its own iterations and learning rate come first
+        if len(outer) == 2 + len(names) and all(value.shape == () for value in outer):
+            state.loss_scale_state = {name: value.number() for name, value in zip(names, outer[2:])}
     if own and own[0].shape == () and own[0].dtype.startswith(("int", "uint")):
         state.iterations = own[0].whole_number()
         if _has_rate(state, own):
@@ -202,12 +202,16 @@ def _take_optimizer(state: TrainingState, source: H5, file: Any) -> None:
 
 
 def _has_rate(state: TrainingState, own: List[Value]) -> bool:
-    """Return whether the learning rate is a variable: in Keras 3, unless it is a schedule."""
+    """Return whether the learning rate is among the variables; a schedule never is."""
     config = inner_config(state.optimizer_config)
     inside = config.get("config") if isinstance(config, Mapping) else None
     rate = inside.get("learning_rate") if isinstance(inside, Mapping) else None
-    is_keras_3 = (state.writer.keras or "").split(".")[0] not in ("", "1", "2")
-    return is_keras_3 and isinstance(rate, (int, float)) and len(own) > 1 and own[1].shape == ()
+    return (
+        lists_learning_rate(state.writer.keras)
+        and isinstance(rate, (int, float))
+        and len(own) > 1
+        and own[1].shape == ()
+    )
 
 
 # The slots that scalekeeper adds if Keras writes none

@@ -1,12 +1,11 @@
 """What the codecs of whole models share: H5, .keras and SavedModel, which Keras writes and ``load_model`` reads."""
 
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator
 
 import os
 
 from .._conversion.loaded_source import LoadedSource, ModelPayload
 from .._conversion.plain_keras import dropped_by_plain_keras
-from ..keras._optimizer_config import LEGACY
 from . import ConversionRequest, Format, ResumeContext, WritePlan
 
 
@@ -36,23 +35,16 @@ class WholeModelFormat(Format):
         """Write a model for a target to a new file."""
         raise NotImplementedError
 
-    def plain_keras_reads(self, family: str, has_wrapper: bool) -> Tuple[bool, bool]:
-        """Return whether ``load_model`` of plain Keras restores slots, and whether it restores the loss scale's state.
-
-        Measured on every version; see docs/compatibility.md.
-        """
-        raise NotImplementedError
-
     def _not_read_by_plain_keras(self, request: ConversionRequest) -> Iterator[str]:
+        """Yield what ``load_model`` of plain Keras does not restore; measured, see docs/compatibility.md."""
         state, encoded, target = request.source.state, request.encoded, request.target.target
-        family = LEGACY if encoded is None else encoded.family
-        reads_slots, reads_scale = self.plain_keras_reads(family, encoded is not None and encoded.has_wrapper)
-        if (state.slots or state.iterations) and not reads_slots:
+        assert encoded is not None
+        if (state.slots or state.iterations) and not encoded.profile.restores_slots(self.name, encoded.has_wrapper):
             yield (
                 f"iterations and slots: {target} reads none from {self.phrase} with such an optimizer; a checkpoint "
                 "keeps them"
             )
-        if state.loss_scale_state and not reads_scale:
+        if state.loss_scale_state and not encoded.profile.restores_loss_scale(self.name):
             numbers = ", ".join(f"{name} {value:g}" for name, value in state.loss_scale_state.items())
             yield f"the loss scale's state ({numbers}): {target} reads none from {self.phrase}; a checkpoint keeps it"
 

@@ -12,7 +12,6 @@ import os
 from .._atomic import replacing_checkpoint
 from .._conversion.loaded_source import LoadedSource
 from .._conversion.plain_keras import dropped_by_plain_keras
-from .._conversion.target import FIRST_WITH_NEW_WORDS
 from ..training_state import TrainingState
 from . import ConversionRequest, Format, ResumeContext, WritePlan, _checkpoint_rewriter
 from ._checkpoint_layout import layout_of, prefix_of, tensorflow_for
@@ -89,7 +88,7 @@ CODEC = CheckpointFormat()
 
 def _unknown_to_plain_keras(request: ConversionRequest) -> Iterator[str]:
     others = set(request.source.state.loss_scale_state) - {"current_loss_scale", "good_steps"}
-    if others and request.target.target.version >= FIRST_WITH_NEW_WORDS:
+    if others and not request.target.keras.profile.keeps_every_policy:
         yield f"{', '.join(sorted(others))} of the loss scale: {request.target.target} has no such loss scale"
 
 

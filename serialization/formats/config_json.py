@@ -63,8 +63,8 @@ class ConfigFormat(Format):
         if request.encoded is None:
             raise ConversionError(f"{request.source.path}: holds no class and arguments of the optimizer")
         if request.target.is_plain:
-            dropped += request.encoded.losses
-        config = request.encoded.config if request.target.is_plain else request.encoded.in_full
+            dropped += request.encoded.dropped
+        config = request.encoded.config if request.target.is_plain else request.encoded.full_config
         return WritePlan(dropped, lambda path: _write_json(path, config))
 
     def dropped(self, source: LoadedSource) -> Iterator[str]:

@@ -13,10 +13,9 @@ from .._conversion.loaded_source import ModelPayload
 from .._record import record_of, take_json_record
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._variables import owners_of, values_of
-from ..keras import _native_skip_behavior
-from ..keras._optimizer_config import KERAS_3, LEGACY, NEW
-from ..keras._slot_names import KERAS_3_STATE, inner_class, owner_and_slot, scalar_named, words_of
-from ..keras._slot_order import ordered
+from ..keras._optimizer_config import inner_class
+from ..keras._slots import owner_and_slot, scalar_name
+from ..keras.profile import profiles, skipped_steps_of_keras
 from ..training_state import TrainingState, Value, Writer
 from . import _keras_weights_h5
 from ._whole_model import WholeModelFormat
@@ -60,9 +59,6 @@ class H5Format(WholeModelFormat):
     def write_model(self, path: str, payload: ModelPayload) -> None:
         write(path, payload)
 
-    def plain_keras_reads(self, family: str, has_wrapper: bool) -> Tuple[bool, bool]:
-        return family == LEGACY or (family == NEW and not has_wrapper), False
-
 
 CODEC = H5Format()
 
@@ -88,7 +84,7 @@ def read(path: str) -> TrainingState:
             model_config=_untrusted_hdf5.json_object(file, "model_config"),
             training_config=training or None,
             optimizer_config=optimizer_config,
-            skipped_steps=_native_skip_behavior.of_keras(version),
+            skipped_steps=skipped_steps_of_keras(version),
         )
         if _is_keras_weights_h5(file):
             _keras_weights_h5.take(state, source, file, None)
@@ -156,15 +152,16 @@ def _take_scalars(state: TrainingState, values: Mapping[str, Value], class_name:
         state.iterations = values[counters[-1]].whole_number()
         rate = values.get(f"{scopes[-1]}learning_rate")
         state.learning_rate = None if rate is None else float(rate.number())
+    state_names = {name: own for profile in profiles() for name, own in profile.state_names.items()}
     known: List[str] = [*counters, *(f"{scope}learning_rate" for scope in scopes)]
     for name, value in values.items():
         if name in known:
             continue
         if len(scopes) > 1 and _scope(name) == scopes[0] and value.shape == ():
             last = name.split("/")[-1]
-            state.loss_scale_state[KERAS_3_STATE.get(last, last)] = value.number()
+            state.loss_scale_state[state_names.get(last, last)] = value.number()
         else:
-            state.scalars[scalar_named(name, class_name)] = value
+            state.scalars[scalar_name(name, class_name)] = value
 
 
 def _scope(name: str) -> str:
@@ -189,7 +186,7 @@ def add_record(path: str, state: TrainingState) -> None:
 
 def write(path: str, payload: ModelPayload) -> None:
     """Write a model as the Keras of a target writes it, which need not be installed."""
-    version = payload.target.keras
+    version = payload.target.keras.version
     training = {**payload.training_config, "optimizer_config": _without_module(payload.encoded.config)}
     with h5py.File(path, "w") as file:
         _set_text(file, "keras_version", version)
@@ -203,7 +200,9 @@ def write(path: str, payload: ModelPayload) -> None:
         for layer in payload.model.layers:
             _write_variables(weights.create_group(layer.name), list(_layer_variables(layer, payload)))
         if payload.has_state:
-            _write_variables(file.create_group("optimizer_weights"), list(_optimizer_variables(payload)))
+            _write_variables(
+                file.create_group("optimizer_weights"), list(payload.profile.h5_variables(payload.variables))
+            )
     if not payload.target.is_plain:
         add_record(path, payload.state)
 
@@ -213,59 +212,17 @@ def _without_module(config: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _layer_variables(layer: Any, payload: ModelPayload) -> Iterator[Named]:
-    """Yield trainable variables first, as every Keras does; Keras 2 appends the number of an output."""
+    """Yield trainable variables first, as every Keras does."""
     variables = [*layer.trainable_weights, *layer.non_trainable_weights]
-    suffix = "" if payload.target.is_keras_3 else ":0"
+    suffix = payload.target.keras.profile.variable_suffix
     for owner, value in zip(owners_of(variables), values_of(variables)):
         yield f"{owner}{suffix}", value
-
-
-def _optimizer_variables(payload: ModelPayload) -> Iterator[Named]:
-    """Yield the optimizer's variables in the order of the target's optimizer."""
-    state, class_name, family = payload.state, payload.class_name, payload.encoded.family
-    slots = ordered(state.slots, class_name, family, list(state.owners))
-    iterations = np.int64(state.iterations or 0)
-    scalars = [(name, value.read()) for name, value in state.scalars.items()]
-    if family == LEGACY:
-        yield f"{class_name}/iter:0", iterations
-        for name, value in scalars:
-            yield f"{class_name}/{name}:0", value
-        for owner, slot in slots:
-            yield f"{class_name}/{owner}/{slot}:0", state.slots[owner][slot].read()
-    elif family == KERAS_3:
-        yield from _keras_3_variables(payload, iterations, scalars, slots)
-    else:
-        yield "iteration:0", iterations
-        for owner, slot in slots:
-            yield f"{words_of(slot, class_name)[0]}/{owner}:0", state.slots[owner][slot].read()
-        for name, value in scalars:
-            yield f"{name}:0", value
-
-
-def _keras_3_variables(
-    payload: ModelPayload, iterations: Any, scalars: Sequence[Named], slots: Sequence[Tuple[str, str]]
-) -> Iterator[Named]:
-    state, name, prefix = payload.state, payload.class_name.lower(), ""
-    if payload.encoded.has_wrapper:
-        prefix = "loss_scale_optimizer/"
-        yield prefix + "iteration", np.int64(0)
-        yield prefix + "learning_rate", np.float32(0)
-        yield prefix + "step_counter", np.int64(state.loss_scale_state.get("good_steps", 0))
-        yield prefix + "dynamic_scale", np.float32(payload.loss_scale)
-    yield f"{name}/iteration", iterations
-    if payload.learning_rate is not None:
-        yield f"{name}/learning_rate", np.float32(payload.learning_rate)
-    for owner, slot in slots:
-        word = words_of(slot, payload.class_name)[1]
-        yield f"{prefix}{name}/{owner.replace('/', '_')}_{word}", state.slots[owner][slot].read()
-    for scalar, value in scalars:
-        yield f"{name}/{scalar}", value
 
 
 def _write_variables(group: Any, variables: Sequence[Named]) -> None:
     _set_texts(group, "weight_names", [name for name, _ in variables])
     for name, value in variables:
-        group[name] = value
+        group[name] = value.read() if isinstance(value, Value) else value
 
 
 def _set_text(group: Any, name: str, text: str) -> None:

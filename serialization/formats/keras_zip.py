@@ -1,6 +1,6 @@
 """``.keras`` files of TF 2.12 to 2.15, tf_keras, Keras 3 and scalekeeper. Before 2.12, Keras writes H5 to that name."""
 
-from typing import Any, Iterator, List, Optional, Tuple
+from typing import Any, List, Optional
 
 import datetime
 import json
@@ -10,7 +10,6 @@ import shutil
 import zipfile
 
 import h5py
-import numpy as np
 
 from ...registry.errors import TranslationError, UnreadableFileError
 from .._conversion.loaded_source import ModelPayload
@@ -18,18 +17,13 @@ from .._conversion.target import ConversionTarget
 from .._record import record_of, take_record
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import json_member, readable, seekable_member
-from ..keras import _native_skip_behavior
-from ..keras._optimizer_config import KERAS_3, LEGACY, NEW
-from ..keras._slot_order import ordered
-from ..training_state import TrainingState, Writer
+from ..keras.profile import skipped_steps_of_keras
+from ..training_state import TrainingState, Value, Writer
 from . import _keras_weights_h5, h5
 from ._whole_model import WholeModelFormat
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 RECORD = "scalekeeper"  # the key that scalekeeper adds to the metadata
-_FIRST_VERSION = (2, 13)  # of TensorFlow
-_FIRST_WITH_LAYERS = (2, 15)
-_LAYERS, _DEPENDENCIES = "layers", "_layer_checkpoint_dependencies"  # where a model has its layers
 _NOT_IN_MODEL = ("optimizer", "metrics", _keras_weights_h5.ADDED_SLOTS)
 _ATTENTION = re.compile(r"_?(query|key|value|output)_dense")  # without the underscore from Keras 3 on
 
@@ -58,18 +52,15 @@ class KerasZipFormat(WholeModelFormat):
         add_state(path, state)
 
     def obstacle(self, target: ConversionTarget) -> Optional[str]:
-        if target.target.version < _FIRST_VERSION:
+        if not target.keras.reads_keras_zip:
             return f"{target.target} does not read .keras files: choose .h5"
         return None
 
     def write_model(self, path: str, payload: ModelPayload) -> None:
         write(path, payload)
 
-    def plain_keras_reads(self, family: str, has_wrapper: bool) -> Tuple[bool, bool]:
-        return family in (NEW, KERAS_3), family == KERAS_3
-
     def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
-        return hasattr(keras, "Operation") or hasattr(getattr(keras, "saving", None), "load_model")
+        return hasattr(getattr(keras, "saving", None), "load_model")
 
 
 CODEC = KerasZipFormat()
@@ -104,7 +95,7 @@ def read(path: str) -> TrainingState:
             model_config=config,
             optimizer_config=training.pop("optimizer", None),
             training_config=training or None,
-            skipped_steps=_native_skip_behavior.of_keras(version),
+            skipped_steps=skipped_steps_of_keras(version),
         )
     source = h5_member(path, WEIGHTS)
     with source.opened() as file:
@@ -177,7 +168,7 @@ def write(path: str, payload: ModelPayload) -> None:
         "compile_config": {**payload.training_config, "optimizer": payload.encoded.config},
     }
     metadata = {
-        "keras_version": payload.target.keras,
+        "keras_version": payload.target.keras.version,
         "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
         **({} if payload.target.is_plain else {RECORD: record_of(payload.state)}),
     }
@@ -212,42 +203,26 @@ def _rename(group: Any, target: ConversionTarget) -> None:
 def _name_on(target: ConversionTarget, name: str) -> str:
     attention = _ATTENTION.fullmatch(name)
     if attention:
-        return f"{'' if target.is_keras_3 else '_'}{attention.group(1)}_dense"
-    if name in (_LAYERS, _DEPENDENCIES):
-        return _LAYERS if target.target.version >= _FIRST_WITH_LAYERS else _DEPENDENCIES
+        return f"{target.keras.profile.attention_prefix}{attention.group(1)}_dense"
+    if name in _keras_weights_h5.LAYER_GROUPS:
+        return target.keras.keras_zip_layers_group
     return name
 
 
 def _write_optimizer(file: Any, payload: ModelPayload) -> None:
     """Write numbered variables. Keras writes none of a legacy optimizer, so scalekeeper adds its slots."""
-    if payload.encoded.family == LEGACY:
+    variables = payload.profile.keras_zip_variables(payload.variables)
+    if variables is None:
         if not payload.target.is_plain:
             _keras_weights_h5.add_slots(file, payload.state)
         return
-    inner = list(_inner_variables(payload))
-    outer: List[Any] = []
+    outer, inner = variables
     if payload.encoded.has_wrapper:
         _write_list(file, "optimizer/inner_optimizer/vars", inner)
-        if payload.encoded.family == KERAS_3:
-            steps = payload.state.loss_scale_state.get("good_steps", 0)
-            outer = [np.int64(0), np.float32(0), np.int64(steps), np.float32(payload.loss_scale)]
     _write_list(file, "optimizer/vars", [*outer, *inner])
-
-
-def _inner_variables(payload: ModelPayload) -> Iterator[Any]:
-    state = payload.state
-    yield np.int64(state.iterations or 0)
-    is_keras_3 = payload.encoded.family == KERAS_3
-    if is_keras_3 and payload.learning_rate is not None:
-        yield np.float32(payload.learning_rate)
-    for owner, slot in ordered(state.slots, payload.class_name, payload.encoded.family, list(state.owners)):
-        yield state.slots[owner][slot].read()
-    if is_keras_3:  # Keras 2 does not list them
-        for value in state.scalars.values():
-            yield value.read()
 
 
 def _write_list(file: Any, path: str, values: List[Any]) -> None:
     group = file.create_group(path)
     for number, value in enumerate(values):
-        group[str(number)] = value
+        group[str(number)] = value.read() if isinstance(value, Value) else value

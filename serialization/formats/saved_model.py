@@ -1,6 +1,6 @@
 """SavedModels: a folder with ``saved_model.pb``, variables as a checkpoint, and from TF 2.5 on Keras's metadata."""
 
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional
 
 import json
 import os
@@ -9,10 +9,10 @@ from ...registry.errors import UnreadableFileError
 from .._conversion.plain_keras import dropped_by_plain_keras
 from .._conversion.target import ConversionTarget, conversion_target
 from .._json_text import parse_json
-from .._keras_introspection import is_keras_3, keeps_policies
+from .._keras_introspection import keeps_policies
 from .._record import record_of, take_json_record
-from ..keras import _native_skip_behavior
-from ..keras._slot_names import inner_class
+from ..keras._optimizer_config import inner_class
+from ..keras.profile import profile_of_package, skipped_steps_of_keras
 from ..training_state import TrainingState, Writer
 from . import ConversionRequest, WritePlan, checkpoint
 from ._whole_model import WholeModelFormat
@@ -51,7 +51,7 @@ class SavedModelFormat(WholeModelFormat):
             json.dump(record_of(state), stream)
 
     def obstacle(self, target: ConversionTarget) -> Optional[str]:
-        if target.is_keras_3:
+        if not target.keras.profile.saves_trainable_saved_models:
             return f"{target.target} writes no SavedModels that can be trained further: choose .keras"
         if target.target != conversion_target().target:
             return (
@@ -75,12 +75,10 @@ class SavedModelFormat(WholeModelFormat):
         else:
             save_model(source.model, path)
 
-    def plain_keras_reads(self, family: str, has_wrapper: bool) -> Tuple[bool, bool]:
-        return False, False
-
     def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
         # Keras 3 exports SavedModels that cannot be trained, and TF 2.0 cannot write layers that compute in float16
-        return not is_keras_3(keras) and (not mixed_precision or keeps_policies(keras))
+        can_save = profile_of_package(keras).saves_trainable_saved_models
+        return can_save and (not mixed_precision or keeps_policies(keras))
 
 
 CODEC = SavedModelFormat()
@@ -103,7 +101,7 @@ def read(path: str) -> TrainingState:
     state.training_config = training or None
     state.optimizer_config = optimizer_config
     if state.skipped_steps is None:
-        state.skipped_steps = _native_skip_behavior.of_keras(version)
+        state.skipped_steps = skipped_steps_of_keras(version)
     if not description.metadata:
         state.notes.append("The model was exported, not saved: Keras has left no description of it.")
     record = os.path.join(path, RECORD)
