@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 
 import scalekeeper
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "compat_tests", "golden"))
-import inspection  # noqa: E402
-import matrix  # noqa: E402
+from scalekeeper_test_support.golden import inspection, matrix
+from scalekeeper_test_support.repository import ROOT
 
 WITHOUT_TENSORFLOW = ("config", "h5", "keras", "npz")
 
