@@ -50,7 +50,7 @@ def no_retracing(subject: Subject) -> None:
 
 def held(policy: Any) -> Any:
     """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
-    importlib.import_module("..optimizer._step.gate", __package__).hold_in_graph(policy)
+    importlib.import_module("..optimizer._step.graph_state", __package__).hold_in_graph(policy)
     return policy
 
 

@@ -10,7 +10,7 @@ import tensorflow as tf
 from installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
 
 import scalekeeper
-from scalekeeper.optimizer._state.state_transfer import contents_of
+from scalekeeper.optimizer._state.state_transfer import give_state
 from scalekeeper.serialization.keras._optimizer_config import KERAS_3, LEGACY, NEW
 from scalekeeper.serialization.keras._slot_order import ordered
 
@@ -163,7 +163,7 @@ def test_the_order_of_slots_is_the_optimizers_own(module, name, arguments):
     optimizer = scalekeeper.LossScaleOptimizer(getattr(module, name)(**arguments))
     model.compile(optimizer=optimizer, loss="mse")
     model.fit(example(model), np.ones((4, 1), np.float32), verbose=0)
-    contents = contents_of(optimizer)
+    contents = give_state(optimizer)
     family = KERAS_3 if IS_KERAS_3 else NEW if hasattr(optimizer.inner_optimizer, "update_step") else LEGACY
     variables = optimizer.inner_optimizer.variables
     weights = variables() if callable(variables) else variables
