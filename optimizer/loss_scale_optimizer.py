@@ -6,18 +6,18 @@ import threading
 
 import tensorflow as tf
 
-from ..registry._documents import NATIVE
+from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
 from ..serialization._skip_record import IN_A_ROW, LAST, TOTAL
 from ..serialization._variable_io import value_of
 from ..serialization.formats.npz import state_dict_of
-from ..serialization.keras._optimizer_config import LEGACY, NEW, declared
-from ._keras.constructor_arguments import policy_of_arguments
-from ._keras.inner_optimizer_factory import inner_optimizer
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
+from ..serialization.keras.profile import KerasProfile
+from ._keras.inner_optimizer_factory import create_inner_optimizer
 from ._keras.keras_dispatch import concrete_class, keras_of, keras_of_class, own_classes
-from ._keras.policy_config import config_of, plain, policy_of
+from ._keras.policy_config import decode_policy, encode_policy, json_values, policy_from_arguments
 from ._state import checkpoint_tracking, pickling, state_transfer
 from ._state.inner_variables import create_slots, tensorflow_variable
 from ._state.skip_counters import StepMonitor, require_valid_choice
@@ -68,12 +68,7 @@ class LossScaleOptimizer:
     __module__ = "scalekeeper"  # its public address
 
     inner_optimizer: Any
-    _wrapped_kinds: ClassVar[Tuple[str, ...]] = (LEGACY, NEW)  # of optimizers, where Keras has both
-    _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
-    # child that shows a file's kind → what a skipped step did under TensorFlow's own class that writes such files
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {}
-    # child that only files have which can't be restored by their tree → who writes them
-    _foreign: ClassVar[Mapping[str, str]] = {}
+    _profile: ClassVar[Optional[KerasProfile]] = None  # the Keras generation; None: of the public class
     _public_class: ClassVar[Any] = None  # the class that was called to construct an object
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -102,7 +97,7 @@ class LossScaleOptimizer:
         require_valid_choice(skipped_steps)
         if tf.distribute.has_strategy():
             require_supported_strategy()
-        policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
+        policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
         options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
         monitoring = checked(Monitoring, options, "LossScaleOptimizer")
         self._wrap(optimizer, name)
@@ -116,6 +111,11 @@ class LossScaleOptimizer:
         return "_monitor" in vars(self)
 
     # What each adapter implements
+
+    @property
+    def _advances_natively(self) -> bool:
+        """Whether a skipped step advances ``iterations`` in Keras's own class."""
+        return self._profile is not None and self._profile.native_skipped_steps == ADVANCE
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         """Call the constructor of Keras's own class with the inner optimizer."""
@@ -378,18 +378,16 @@ class LossScaleOptimizer:
 
     def get_config(self) -> Dict[str, Any]:
         """Return the inner optimizer and the policy as plain values that JSON can hold; ``from_config`` takes them."""
-        config = self._dialect(plain(self._serialized_inner()), self._policy_config())
+        assert self._profile is not None
+        name = getattr(self, "name", None) if self._profile.writes_wrapper_name else None
+        config = encode_wrapper(self._profile, json_values(self._serialized_inner()), self._policy_config(), name)
         return {**config, **self._monitor.config()}
 
     def _policy_config(self) -> Dict[str, Any]:
-        return config_of(self._policy, keras_of(self.inner_optimizer))
+        return encode_policy(self._policy, keras_of(self.inner_optimizer))
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        """The keys under which the installed version's own class keeps both."""
-        raise NotImplementedError
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
@@ -406,17 +404,18 @@ class LossScaleOptimizer:
             TranslationError: If the configuration has no equivalent in the installed Keras.
         """
         custom_objects = custom_objects or {}
-        declaration = declared(config)
+        declaration = decode_config(config)
         if declaration.policy is None:
             raise TranslationError(
                 f"{declaration.class_name} has no loss scale: create that optimizer, and wrap it in LossScaleOptimizer"
             )
         keras = keras_of_class(cls)
-        inner = inner_optimizer(declaration, keras, cls._wrapped_kinds, custom_objects)
+        families = None if cls._profile is None else (cls._profile.family,)
+        inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
         skipped_steps = declaration.skipped_steps or NATIVE
-        return cls(inner, policy_of(declaration.policy, keras, custom_objects), skipped_steps, **options)
+        return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
     # Training state
 

@@ -1,15 +1,13 @@
 """What the adapters for Keras 2 have in common: TensorFlow 2.4 to 2.15, and tf_keras."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
-from ...serialization.keras._optimizer_config import in_newer_words
 from ..loss_scale_optimizer import LossScaleOptimizer
 
 
 class Keras2(LossScaleOptimizer):
     """A LossScaleOptimizer whose base class in Keras keeps the inner optimizer in ``_optimizer``."""
 
-    _advances_natively = True
     _optimizer: Any
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
@@ -20,7 +18,3 @@ class Keras2(LossScaleOptimizer):
     def inner_optimizer(self) -> Any:
         """The wrapped optimizer."""
         return self._optimizer
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}

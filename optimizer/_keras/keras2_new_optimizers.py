@@ -1,12 +1,11 @@
 """TensorFlow 2.11 to 2.15 and tf_keras: the new optimizers of Keras 2, which have ``update_step`` and no slots."""
 
-from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-from ...registry._documents import ADVANCE
-from ...serialization.keras._optimizer_config import NEW
-from .._state.checkpoint_tracking import KERAS_3_FILES, LEGACY_FILES, DeferredChildren
+from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
+from .._state.checkpoint_tracking import DeferredChildren
 from .keras2_base import Keras2
 from .keras_2_10_variable_order import ITERATIONS, correct_variable_order
 from .slotless_optimizers import SlotlessAdapter
@@ -15,9 +14,7 @@ from .slotless_optimizers import SlotlessAdapter
 class Adapter(SlotlessAdapter, Keras2):
     """A LossScaleOptimizer for the new optimizers of Keras 2."""
 
-    _wrapped_kinds = (NEW,)
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"loss_scale": ADVANCE}
-    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_3_FILES}
+    _profile = KERAS_2_NEW_OPTIMIZERS
 
     def build(self, var_list: Sequence[Any]) -> None:
         """Create the inner optimizer's variables."""

@@ -5,18 +5,16 @@ records whether the gradients it gets are scaled: after ``scale_loss`` they are,
 ``get_unscaled_gradients`` they are not.
 """
 
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import weakref
 
 import keras
 import tensorflow as tf
 
-from ...registry._documents import HOLD
 from ...registry.errors import ArgumentError
-from ...serialization.keras._optimizer_config import in_newer_words
-from ...serialization.keras._slot_names import KERAS_3_STATE
-from .._state.checkpoint_tracking import KERAS_2_FILES, LEGACY_FILES, DeferredChildren, refuse, siblings
+from ...serialization.keras.keras3 import KERAS_3_PROFILE
+from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
 from .._step.control_flow import without_autograph
 from .._step.graph_state import hold_in_graph
 from .._step.unscale import scale_loss, unscale_gradients
@@ -24,7 +22,7 @@ from ..loss_scale_optimizer import LossScaleOptimizer
 from .slotless_optimizers import CallableList, SlotlessAdapter
 
 # entry of a state → the name of the variable in Keras's own class, in the order in which Keras creates them
-_NAMES = {name: keras_name for keras_name, name in KERAS_3_STATE.items()}
+_NAMES = {name: keras_name for keras_name, name in KERAS_3_PROFILE.state_names.items()}
 # a policy's state in the graph → name → Keras variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 
@@ -32,8 +30,7 @@ _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.
 class Adapter(SlotlessAdapter):
     """A LossScaleOptimizer for Keras 3."""
 
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"inner_optimizer": HOLD}
-    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_2_FILES}
+    _profile = KERAS_3_PROFILE
     _are_gradients_scaled: Optional[bool] = None  # None: neither method was called so far
     built: bool
     name: str
@@ -198,18 +195,11 @@ class Adapter(SlotlessAdapter):
         others = siblings(position, name)
         if "inner_optimizer" in others:
             return super()
-        for foreign in self._foreign.keys() & others:
-            refuse(self, self._foreign[foreign])
+        for foreign in self._profile.foreign_children.keys() & others:
+            refuse(self, self._profile.foreign_children[foreign])
         return self.inner_optimizer if "_trainable_variables" in others else super()
 
     # Configuration
 
     def _serialized_inner(self) -> Any:
         return keras.saving.serialize_keras_object(self.inner_optimizer)
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        config = {"name": self.name, "inner_optimizer": inner}
-        if words is None or not words.pop("dynamic"):
-            return {**config, "loss_scale": policy}
-        return {**config, **words}

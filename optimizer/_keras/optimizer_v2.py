@@ -4,16 +4,15 @@ Iterations, weights, slots and hyper-parameters are inherited from Keras's own c
 optimizer. Gradients are scaled, unscaled and applied here.
 """
 
-from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import inspect
 
 import tensorflow as tf
 
-from ...registry._documents import ADVANCE
 from ...registry.errors import ArgumentError
-from ...serialization.keras._optimizer_config import LEGACY
-from .._state.checkpoint_tracking import KERAS_3_FILES, NEW_FILES, BaseOptimizerChild
+from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
+from .._state.checkpoint_tracking import BaseOptimizerChild
 from .._step.control_flow import without_autograph
 from .keras2_base import Keras2
 
@@ -21,9 +20,7 @@ from .keras2_base import Keras2
 class Adapter(Keras2):
     """A LossScaleOptimizer for inner optimizers of the class OptimizerV2."""
 
-    _wrapped_kinds = (LEGACY,)
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"base_optimizer": ADVANCE}
-    _foreign: ClassVar[Mapping[str, str]] = {**KERAS_3_FILES, **NEW_FILES}
+    _profile = OPTIMIZER_V2
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         super()._wrap(optimizer, name)

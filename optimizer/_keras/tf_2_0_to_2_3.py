@@ -15,7 +15,8 @@ import tensorflow as tf
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import ArgumentError
 from ...serialization import _skip_record
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
 from .._state.checkpoint_tracking import count_as_restored
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
@@ -26,6 +27,8 @@ _CLIPPING = ("clipnorm", "clipvalue")
 
 class Adapter(optimizer_v2.Adapter):
     """A LossScaleOptimizer for TensorFlow 2.0 to 2.3."""
+
+    _profile = TF_2_0_TO_2_3
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         optimizer._maybe_initialize_trackable()
@@ -41,7 +44,7 @@ class Adapter(optimizer_v2.Adapter):
             self._track_base_optimizer()
 
     @property
-    def _advances_natively(self) -> bool:  # type: ignore[override]
+    def _advances_natively(self) -> bool:
         return self._is_inner_in_object_graph
 
     @property
@@ -134,7 +137,7 @@ class Adapter(optimizer_v2.Adapter):
             self.skipped_steps = ADVANCE if "iter" in children else HOLD
             if _skip_record.NAME not in children:
                 self._monitor.counters.load({})
-            if NAME not in children:
+            if SKIPPED_STEPS_CHILD not in children:
                 count_as_restored(checkpoint_position, self._monitor.advance.variable)
         if not self.dynamic and "loss_scale" not in children:  # as later versions write it
             count_as_restored(checkpoint_position, self._graph_policy.trackable)
@@ -143,11 +146,6 @@ class Adapter(optimizer_v2.Adapter):
     @property
     def _weights(self) -> Any:
         return self._optimizer._weights
-
-    # Configuration
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        return {"optimizer": inner, "loss_scale": policy}
 
 
 def _is_called_by(name: str) -> bool:

@@ -20,20 +20,14 @@ import tensorflow as tf
 from ...registry._documents import HOLD
 from ...registry.errors import Problem, StateMismatchError
 from ...serialization import _skip_record
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .state_transfer import set_pending_state
-
-# child that only files of one writer have → the writer
-LEGACY_FILES = dict.fromkeys(("iter", "base_optimizer"), "a legacy optimizer of Keras 2")
-NEW_FILES = dict.fromkeys(("_iterations", "_variables"), "a new optimizer of Keras 2, or of one of Keras 3")
-KERAS_2_FILES = dict.fromkeys(("_index_dict", "loss_scale"), "an optimizer of Keras 2")
-KERAS_3_FILES = dict.fromkeys(("inner_optimizer", "_trainable_variables"), "an optimizer of Keras 3")
 
 
 def readable_children(optimizer: Any) -> Dict[str, Any]:
     """Return the children that a file may have although the installed version does not write them."""
     return {
-        NAME: optimizer._monitor.advance.variable,
+        SKIPPED_STEPS_CHILD: optimizer._monitor.advance.variable,
         _skip_record.NAME: optimizer._monitor.counters.module,
         "loss_scale": optimizer._graph_policy.trackable,
     }
@@ -41,16 +35,16 @@ def readable_children(optimizer: Any) -> Dict[str, Any]:
 
 def begin_restore(optimizer: Any, child: str) -> None:
     """Set what a file implies if it has this child; the values in the file are read later and take precedence."""
-    if child in optimizer._skipped_steps_of_files:
-        optimizer._monitor.advance.choice = optimizer._skipped_steps_of_files[child]
+    if child in optimizer._profile.skipped_steps_by_child:
+        optimizer._monitor.advance.choice = optimizer._profile.skipped_steps_by_child[child]
         optimizer._monitor.counters.load({})
         set_pending_state(optimizer, None)
 
 
 def find_child(optimizer: Any, name: str, found: Any) -> Any:
     """Return the child of this name, given what TensorFlow found; raise for a file that cannot be restored."""
-    if found is None and name in optimizer._foreign:
-        refuse(optimizer, optimizer._foreign[name])
+    if found is None and name in optimizer._profile.foreign_children:
+        refuse(optimizer, optimizer._profile.foreign_children[name])
     return readable_children(optimizer).get(name) if found is None else found
 
 

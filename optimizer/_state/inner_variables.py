@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...serialization._variable_matching import owners_of
-from .._keras.policy_config import plain
+from .._keras.policy_config import json_values
 
 
 def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
@@ -73,7 +73,7 @@ def scalars_of(optimizer: Any, slots: Mapping[str, Mapping[str, Any]]) -> Dict[s
 
 def learning_rate_of(optimizer: Any) -> Optional[float]:
     """Return the inner optimizer's learning rate; None for a schedule."""
-    rate = plain(optimizer._serialized_inner())["config"].get("learning_rate")
+    rate = json_values(optimizer._serialized_inner())["config"].get("learning_rate")
     return None if isinstance(rate, Mapping) else rate
 
 

@@ -14,7 +14,7 @@ from ...serialization import _skip_record
 from ...serialization._skip_record import COUNTERS, IN_A_ROW, LAST, OVERFLOWS, TOTAL
 from ...serialization._variable_io import assign, value_of
 from ...serialization._variable_matching import owners_of
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
 
@@ -39,7 +39,7 @@ class AdvanceOnSkip:
     def __init__(self, choice: str, advances_natively: bool) -> None:
         self._native = ADVANCE if advances_natively else HOLD
         self._is_explicit = choice != NATIVE
-        self.variable = make_variable(NAME, self._value(choice))
+        self.variable = make_variable(SKIPPED_STEPS_CHILD, self._value(choice))
 
     def _value(self, choice: str) -> Any:
         return np.int64((self._native if choice == NATIVE else choice) == ADVANCE)
@@ -64,7 +64,7 @@ class AdvanceOnSkip:
 
     def children(self, is_saved_model: bool) -> Dict[str, Any]:
         """Return the children in a file; a SavedModel may hold traced steps, which need the variable in any case."""
-        return {NAME: self.variable} if is_saved_model or self.choice != self._native else {}
+        return {SKIPPED_STEPS_CHILD: self.variable} if is_saved_model or self.choice != self._native else {}
 
     def advance(self, iterations: Any) -> Any:
         """Return the operation that advances ``iterations`` if a skipped step does so."""

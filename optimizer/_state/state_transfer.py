@@ -15,7 +15,7 @@ from ...serialization._variable_matching import match_owners, owners_of
 from ...serialization.formats.npz import contents_of_state_dict
 from ...serialization.keras._slot_names import inner_config
 from ...serialization.training_state import Contents, Value, Writer
-from .._keras.policy_config import plain
+from .._keras.policy_config import json_values
 from .inner_variables import (
     create_slots,
     has_bare_momentum,
@@ -71,7 +71,7 @@ def give_state(optimizer: Any) -> Contents:
     scalars = {name: _lazy_value(variable) for name, variable in scalars_of(optimizer, slots).items()}
     return Contents(
         writer=Writer("npz", **installed_versions()),
-        optimizer_config=plain(optimizer._serialized_inner()),
+        optimizer_config=json_values(optimizer._serialized_inner()),
         owners={**owners, **pending.owners},
         slots={**here, **pending.slots},
         scalars={**scalars, **pending.scalars},
