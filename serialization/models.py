@@ -16,6 +16,7 @@ from ._atomic import replacing
 from ._keras_introspection import installed_keras, is_keras_3
 from .formats.detection import format_of, read
 from .formats.npz import record_of
+from .keras._optimizer_config import config_with_policy, has_loss_scale
 from .restore import restore_contents
 from .training_state import Contents
 
@@ -182,7 +183,9 @@ def compile_with_state(
 ) -> None:
     """Compile a model that has its weights with the optimizer, the loss scale and all the state of a file."""
     optimizer_of = importlib.import_module("..optimizer", __package__).LossScaleOptimizer
-    optimizer = optimizer_of.from_config(_optimizer_config(contents), custom_objects)
+    optimizer = optimizer_of.from_config(
+        config_with_policy(contents.optimizer_config, contents.loss_scale), custom_objects
+    )
     model.compile(optimizer=optimizer, **_compile_arguments(contents.training_config or {}, custom_objects))
     report = restore_contents(model, contents, path, with_weights=False)
     if report.unused:
@@ -191,26 +194,7 @@ def compile_with_state(
 
 def _scales(contents: Contents) -> bool:
     """Whether a loss scale is in the file."""
-    config = contents.optimizer_config or {}
-    return (
-        contents.loss_scale is not None
-        or "LossScaleOptimizer" in str(config.get("class_name"))
-        or bool(config.get("config", {}).get("loss_scale_factor"))
-    )
-
-
-def _optimizer_config(contents: Contents) -> Dict[str, Any]:
-    """What ``from_config`` takes: the file's own words, but for the policy, which our record says in full."""
-    config = dict(contents.optimizer_config or {})
-    if "LossScaleOptimizer" in str(config.get("class_name")):
-        config = dict(config["config"])
-    else:
-        config = {"inner_optimizer": config}
-    if contents.loss_scale is not None:
-        for name in ("dynamic", "initial_scale", "dynamic_growth_steps"):
-            config.pop(name, None)
-        config["loss_scale"] = contents.loss_scale
-    return config
+    return contents.loss_scale is not None or has_loss_scale(contents.optimizer_config)
 
 
 def _rebuilt(path: str, contents: Contents, custom_objects: Optional[Mapping[str, Any]]) -> Any:
@@ -237,9 +221,9 @@ def model_of_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[
 
     No code and no other class that the configuration may name is looked for.
     """
-    from .keras._model_config import translated_for_installed
+    from .keras._model_config import translate_for_installed_keras
 
-    translated = translated_for_installed(config, custom_objects)
+    translated = translate_for_installed_keras(config, custom_objects)
     return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=_known(custom_objects))
 
 

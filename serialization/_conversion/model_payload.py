@@ -10,9 +10,10 @@ from ..keras import _compile_config, _model_config
 from ..keras._config_encoder import Said, said_to
 from ..keras._layer_signatures import accepted_on
 from ..keras._slot_names import inner_config
+from ..keras.target import KerasTarget
 from ..training_state import Contents, Writer
 from .loaded_source import Run
-from .target import FIRST_WITH_MODULES, Aim
+from .target import Aim
 
 
 class Parcel(NamedTuple):
@@ -61,7 +62,7 @@ def packed(run: Run, aim: Aim, wanted: str, custom_objects: Optional[Mapping[str
         run.model,
         _model_config.translated(
             run.contents.model_config,
-            _generation(aim),
+            KerasTarget(aim.target).model_config_rules,
             accepted_on(aim.target),
             users,
             where=str(aim.target),
@@ -82,9 +83,3 @@ def for_writing(contents: Contents, said: Optional[Said]) -> Contents:
 @functools.lru_cache(maxsize=None)
 def _version() -> str:
     return metadata.version("scalekeeper")
-
-
-def _generation(aim: Aim) -> str:
-    if aim.is_keras_3:
-        return _model_config.KERAS_3
-    return _model_config.KERAS_2_NEW if aim.target.version >= FIRST_WITH_MODULES else _model_config.KERAS_2
