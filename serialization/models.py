@@ -165,9 +165,9 @@ def model_from_config(config: Mapping[str, Any], custom_objects: Optional[Mappin
     Only classes of the installed Keras and of ``custom_objects`` are used; nothing else that the configuration may
     name is imported or run.
     """
-    from .keras._model_config import translated_for_installed
+    from .keras._model_config import translate_for_installed_keras
 
-    translated = translated_for_installed(config, custom_objects)
+    translated = translate_for_installed_keras(config, custom_objects)
     return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=dict(custom_objects or {}))
 
 

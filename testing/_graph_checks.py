@@ -48,9 +48,9 @@ def no_retracing(subject: Subject) -> None:
 
 def held(policy: Any) -> Any:
     """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
-    from ..optimizer._step import gate
+    from ..optimizer._step import graph_state
 
-    gate.hold_in_graph(policy)
+    graph_state.hold_in_graph(policy)
     return policy
 
 

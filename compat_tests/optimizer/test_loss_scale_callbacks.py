@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper import LossScaleLogger, LossScaleOptimizer, TooManySkipsError, TraceRecorder
+from scalekeeper import ArgumentError, LossScaleLogger, LossScaleOptimizer, TooManySkipsError, TraceRecorder
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
 
@@ -97,7 +97,7 @@ def test_it_reads_every_so_many_batches_if_asked(one_weight):
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"], ids=str)
 def test_a_wrong_number_is_refused(every):
     """The error says what was given."""
-    with pytest.raises(ValueError, match="every is .*, and should be a number of batches from 1 on, or None"):
+    with pytest.raises(ArgumentError, match="every"):
         LossScaleLogger(every=every)
 
 
@@ -107,8 +107,7 @@ def test_another_optimizer_is_refused(one_weight, callback):
     tf.keras.backend.clear_session()
     trained = one_weight(dtype="float32").compile(tf.keras.optimizers.SGD(0.5), 1.0)
     given = type(trained.model.optimizer).__name__  # Keras may have wrapped it in its own
-    message = f"reads a scalekeeper.LossScaleOptimizer, and the model is compiled with {given}: wrap it"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=f"compiled with {given}"):
         trained.fit(callbacks=[callback()])
 
 
@@ -117,7 +116,7 @@ def test_a_run_that_is_stuck_ends(one_weight):
     optimizer = wrapped()
     trained = one_weight().compile(optimizer, 1.0)
     trained.fit([BAD] * 3)
-    optimizer._monitoring = optimizer._monitoring.model_copy(update={"stop_after_skips": 4})
+    optimizer._monitor.options = optimizer._monitor.options.model_copy(update={"stop_after_skips": 4})
     with pytest.raises(TooManySkipsError, match="5 steps in a row were skipped, the last of them step 5"):
         trained.fit([BAD] * 3, callbacks=[LossScaleLogger(every=2)])
 
@@ -149,7 +148,7 @@ def test_a_trace_goes_on_in_a_second_fit(one_weight, run_eagerly, tmp_path):
     trained.fit([1.0, 1.0])
     recorder = TraceRecorder(str(tmp_path / "run.npz"))
     if not hasattr(trained.model, "make_train_function") and not run_eagerly:  # up to 2.1
-        with pytest.raises(ValueError, match="the steps are not measured: .* Compile the model anew"):
+        with pytest.raises(ArgumentError, match="not measured"):
             trained.fit([4.0], callbacks=[recorder])
         trained.compile(trained.model.optimizer, 1.0)
     trained.fit([4.0, 8.0], callbacks=[recorder])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper import LossScaleOptimizer, UnreadableFileError
-from scalekeeper.optimizer._keras.slot_attributes import slot_attributes
+from scalekeeper.optimizer._keras.slotless_optimizers import slot_attributes
 from scalekeeper.registry._documents import ADVANCE, HOLD
 from scalekeeper.serialization.formats import checkpoint, h5, keras_zip, saved_model
 from scalekeeper_test_support.installed_keras import (

@@ -12,8 +12,9 @@ from ...registry._compat import metadata
 from ...registry.errors import ConversionError, TranslationError, UnreadableFileError
 from .._variables import owners_of
 from ..formats import Format
-from ..keras import _compile_config, _model_config
-from ..keras._layer_signatures import accepted_on
+from ..keras._compile_config import translate_compile_config
+from ..keras._layer_signatures import layer_arguments
+from ..keras._model_config import translate_model_config
 from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
 from ..keras.profile import KerasProfile, OptimizerVariables
 from ..models import model_from_config
@@ -170,11 +171,12 @@ class ModelPayload(NamedTuple):
         assert encoded is not None
         assert source.class_name is not None
         assert source.state.model_config is not None
-        training, dropped = _compile_config.translated(source.state.training_config, target, with_modules=with_modules)
-        model_config = _model_config.translated(
+        rules = target.keras.model_config_rules
+        training, dropped = translate_compile_config(source.state.training_config, rules, with_modules)
+        model_config = translate_model_config(
             source.state.model_config,
-            _generation(target),
-            accepted_on(target.target),
+            rules,
+            layer_arguments(target.target),
             frozenset(custom_objects or ()),
             where=str(target.target),
             package=target.keras.package if with_modules else None,
@@ -214,9 +216,3 @@ class ModelPayload(NamedTuple):
             list(state.owners),
             loss_scale,
         )
-
-
-def _generation(target: ConversionTarget) -> str:
-    if target.is_keras_3:
-        return _model_config.KERAS_3
-    return _model_config.KERAS_2_NEW if target.keras.writes_modules else _model_config.KERAS_2

@@ -20,10 +20,6 @@ class ConversionTarget(NamedTuple):
         """The Keras of the target."""
         return KerasTarget(self.target)
 
-    @property
-    def is_keras_3(self) -> bool:
-        return self.keras.profile.keras_major == 3
-
     def __str__(self) -> str:
         return ("plain " if self.is_plain else "") + str(self.target)
 

@@ -9,8 +9,7 @@ class ModelConfigRules(NamedTuple):
     functional_class_name: str = "Functional"
     functional_module: str = "{package}.src.engine.functional"
     writes_modules: bool = False  # in every format; Keras 2 does so in .keras files only
-    has_keras_tensors: bool = False  # calls are written as args and kwargs with tensors in them, not as positions
-    counts_nested_sequential_outputs: bool = True  # whether calls of a nested Sequential model begin at 1 in outputs
+    has_keras_tensors: bool = False  # whether calls are args and kwargs with tensors in them; otherwise nested lists
     input_shape_key: str = "batch_input_shape"
     leaky_relu_slope_key: str = "alpha"
     keeps_attention_shapes: bool = True  # whether from_config of MultiHeadAttention takes the shapes of its inputs
@@ -37,7 +36,6 @@ KERAS_3_RULES = ModelConfigRules(
     functional_module="keras.src.models.functional",
     writes_modules=True,
     has_keras_tensors=True,
-    counts_nested_sequential_outputs=False,
     input_shape_key="batch_shape",
     leaky_relu_slope_key="negative_slope",
     keeps_attention_shapes=False,

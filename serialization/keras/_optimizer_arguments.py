@@ -9,7 +9,7 @@ import numpy as np
 from ...registry._optimizer_spec import OPTIMIZERS, SCHEDULES
 from ...registry._targets import Target, known_targets, ranges
 from ...registry.errors import TranslationError, shown
-from .profile import CLIPPING, LEGACY, UNKNOWN, plain_numbers
+from .profile import CLIPPING, LEGACY, UNKNOWN, plain_numbers, profiles
 
 _KERAS_PACKAGES = ("Custom", "keras", "tf_keras")  # as in Custom>Adam
 _AVERAGING = ("ema_momentum", "ema_overwrite_frequency")  # have an effect with use_ema only
@@ -21,7 +21,7 @@ _NEUTRAL: Dict[str, Any] = {
     "gradient_accumulation_steps": (None,),
     "loss_scale_factor": (None,),
 }
-_WITHOUT_EFFECT = ("is_legacy_optimizer", "jit_compile", "name")
+_WITHOUT_EFFECT = ("jit_compile", "name")
 # legacy Nadam decays its momentum: a constructor takes that decay as schedule_decay, and ignores decay
 _NADAM, _NADAM_DECAY, _NEW_NADAM_DECAY = "Nadam", 0.004, 1.0
 _INVERSE_TIME_DECAY = "InverseTimeDecay"
@@ -170,7 +170,7 @@ def _is_neutral(kind: str, class_name: str, name: str, value: Any) -> bool:
 
     Keras adds arguments with defaults that keep training as it was, so every default is neutral.
     """
-    if name in _WITHOUT_EFFECT or value is None:
+    if name in _WITHOUT_EFFECT or value is None or any(name in each.extra_arguments for each in profiles()):
         return True
     if name in _NEUTRAL:
         return value in _NEUTRAL[name]
