@@ -7,11 +7,12 @@ import numpy as np
 from ..registry._documents import ADVANCE, HOLD
 from ..registry.errors import InvalidSpecError, Problem, UnreadableFileError, shown
 from ..registry.field_types import INT64_MAX
-from ._json_text import parse_json
+from ._resource_limits import parse_json
 from .training_state import TrainingState, Value, Writer, slots_in_memory
 
 VERSION = 1
 SLOTS, SCALARS = "slots", "scalars"
+ADDED_SLOTS = "scalekeeper_slots"  # the group of an HDF5 file that scalekeeper adds if Keras writes no slots
 _LARGEST = 2**1023  # an integer that a float can hold
 
 # skipped steps

@@ -1,7 +1,9 @@
-"""Limits on what an untrusted file may cost: sizes, nesting, and the time and memory of one HDF5 call."""
+"""Limits on what an untrusted file may cost: sizes, JSON, and the time and memory of one HDF5 call."""
 
-from typing import Optional
+from typing import Any, List, Optional
 
+import json
+import re
 import signal
 
 SMALL_SIZE = 64 * 2**20  # bytes that a part of a file may always unpack to
@@ -12,11 +14,42 @@ MAX_JSON_DEPTH = 200  # levels; each nested model adds four
 MAX_GROUP_DEPTH = 100  # levels of HDF5 groups; each nested model adds two
 _MAX_CALL_SECONDS = 1.0  # of CPU time, for an HDF5 call that takes microseconds
 _MAX_CALL_MEMORY = 300 * 2**20  # bytes, for names, shapes and descriptions
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def max_unpacked_size(stored: int) -> int:
     """Return the largest size that ``stored`` bytes of a file may unpack to."""
     return max(SMALL_SIZE, _MAX_RATIO * stored)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: The text is not JSON, is too large or too deep, or holds half of a surrogate pair, which can be
+            neither printed nor written.
+    """
+    if len(text) > MAX_JSON_LENGTH or sum(map(text.count, ",[{")) > MAX_JSON_VALUES:
+        raise ValueError("larger than the configuration of any model")
+    try:
+        text.encode("utf-8")
+        value = json.loads(text)
+        _require_shallow(value)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise ValueError(f"nested deeper than {MAX_JSON_DEPTH} levels") from None
+    return value
+
+
+def _require_shallow(value: Any) -> None:
+    level: List[Any] = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        inside = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list))]
+        level = [child for children in inside for child in children]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {MAX_JSON_DEPTH} levels")
 
 
 class _ProcessLimits:

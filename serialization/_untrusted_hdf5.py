@@ -12,7 +12,6 @@ import numpy as np
 
 from ..registry.errors import MissingFileError, UnreadableFileError, shown
 from . import _file_cache, _resource_limits
-from ._json_text import parse_json
 from .training_state import Value
 
 # what h5py raises for a corrupt file
@@ -170,7 +169,7 @@ def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
     found = text(group, name)
     if found is None:
         return None
-    value = parse_json(found)
+    value = _resource_limits.parse_json(found)
     if value is not None and not isinstance(value, dict):
         raise ValueError(f"expected a JSON object in the attribute {name}, got {shown(value)}")
     return value

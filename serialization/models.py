@@ -15,8 +15,8 @@ from ._keras_introspection import installed_keras
 from ._variables import by_owner, lazy_values
 from .keras._optimizer_config import config_with_policy, has_loss_scale
 from .keras.profile import profile_of_package
-from .optimizer_adapter import OptimizerFactory, adapter_of
-from .restore import restore_state
+from .optimizer_adapter import OptimizerFactory
+from .restore import adapter_of, restore_state
 from .training_state import TrainingState
 
 # Up to TF 2.3, Keras builds the models of all threads in one graph, which they would corrupt. The h5py of that time

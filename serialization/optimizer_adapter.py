@@ -45,9 +45,3 @@ class OptimizerFactory(Protocol):
     """Makes a ``LossScaleOptimizer`` from a configuration of any Keras."""
 
     def __call__(self, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any: ...
-
-
-def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
-    """Return the optimizer of a compiled model if it gives and takes training state; None otherwise."""
-    optimizer: Any = getattr(model, "optimizer", None)
-    return optimizer if hasattr(optimizer, "_take") else None

@@ -1,13 +1,13 @@
 """``restore``: load a file into a model that was built in code, and report what was found."""
 
-from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..registry.errors import NothingRestoredError
 from . import formats
 from ._file_cache import keep_files_open
 from ._optimizer_weight_lists import decode_weights
 from ._variables import Matching, assign_all, by_owner, match_owners, shapes_by_owner
-from .optimizer_adapter import OptimizerAdapter, adapter_of
+from .optimizer_adapter import OptimizerAdapter
 from .training_state import TrainingState, Value, slots_in_memory
 
 
@@ -80,6 +80,12 @@ def restore_state(model: Any, state: TrainingState, path: str, with_weights: boo
     if not matched:
         raise _nothing_restored(report)
     return report
+
+
+def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
+    """Return the optimizer of a compiled model if it gives and takes training state; None otherwise."""
+    optimizer: Any = getattr(model, "optimizer", None)
+    return optimizer if hasattr(optimizer, "_take") else None
 
 
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:

@@ -201,11 +201,12 @@ class Format:
         return model
 
 
-_formats: Dict[str, Format] = {}
+_built_in: Dict[str, Format] = {}
+_registered: Dict[str, Format] = {}
 
 
 def register_format(codec: Format) -> Format:
-    """Add a format. Formats that were registered later are tried first when a file is detected.
+    """Add a format. It is tried before those of scalekeeper when a file is detected.
 
     Args:
         codec: The codec; its ``name`` and ``endings`` must be free.
@@ -221,13 +222,13 @@ def register_format(codec: Format) -> Format:
     for ending in codec.endings:
         if any(ending in other.endings for other in formats()):
             raise NameTakenError(f"the ending {ending!r} belongs to another format: choose another one")
-    _formats[codec.name] = codec
+    _registered[codec.name] = codec
     return codec
 
 
 def unregister_format(name: str) -> None:
     """Remove a format that was added with :func:`register_format`."""
-    del _formats[name]
+    del _registered[name]
 
 
 def formats() -> Tuple[Format, ...]:
@@ -237,12 +238,12 @@ def formats() -> Tuple[Format, ...]:
 
 def _all() -> Dict[str, Format]:
     """Return all formats by name. The codecs of this package are imported on first use."""
-    if not _formats:
+    if not _built_in:
         from . import checkpoint, config_json, h5, keras_zip, npz, saved_model
 
         modules = (h5, keras_zip, saved_model, checkpoint, npz, config_json)
-        _formats.update({module.CODEC.name: module.CODEC for module in modules})  # at once: threads may wait for it
-    return _formats
+        _built_in.update({module.CODEC.name: module.CODEC for module in modules})  # at once: threads may wait for it
+    return {**_built_in, **_registered}
 
 
 def format_by_name(name: Any) -> Format:
@@ -278,7 +279,7 @@ def detect(path: Any) -> Optional[Format]:
         UnreadableFileError: No format matches.
     """
     path = os.fspath(path)
-    for codec in reversed(formats()):
+    for codec in sorted(formats(), key=lambda codec: codec.name in _built_in):
         if codec.matches(path):
             return codec
     if not os.path.exists(path):

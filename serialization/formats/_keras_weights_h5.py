@@ -12,6 +12,7 @@ import re
 import h5py
 
 from .. import _untrusted_hdf5
+from .._record import ADDED_SLOTS
 from .._untrusted_hdf5 import H5
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
@@ -20,7 +21,6 @@ from ..training_state import TrainingState, Value
 # where models keep their layers: from TF 2.13 on, and in 2.12
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
 _OPTIMIZER = "optimizer"
-ADDED_SLOTS = "scalekeeper_slots"  # the group that scalekeeper adds if Keras writes no slots
 _NOT_LAYERS = frozenset({"vars", _OPTIMIZER, ADDED_SLOTS}).union(
     f"{underscore}{name}"
     for name in ("metrics", "compiled_metrics", "compile_metrics", "compiled_loss", "compile_loss", "loss_tracker")
@@ -212,21 +212,3 @@ def _has_rate(state: TrainingState, own: List[Value]) -> bool:
         and len(own) > 1
         and own[1].shape == ()
     )
-
-
-# The slots that scalekeeper adds if Keras writes none
-
-
-def take_added_slots(state: TrainingState, source: H5, file: Any) -> None:
-    """Take the slots that scalekeeper has added."""
-    group = _untrusted_hdf5.subgroup(file, ADDED_SLOTS)
-    for name, dataset in _untrusted_hdf5.datasets(group) if group is not None else ():
-        owner, _, slot = name.rpartition("/")
-        state.slots.setdefault(owner, {})[slot] = source.value(dataset)
-
-
-def add_slots(file: Any, state: TrainingState) -> None:
-    """Add the slots of a training state."""
-    for owner, slots in state.slots.items():
-        for name, value in slots.items():
-            file[f"{ADDED_SLOTS}/{owner}/{name}"] = value.read()

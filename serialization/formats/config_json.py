@@ -7,8 +7,7 @@ import os
 
 from ...registry.errors import ConversionError, UnreadableFileError
 from .._conversion.loaded_source import LoadedSource
-from .._json_text import parse_json
-from .._resource_limits import MAX_JSON_LENGTH
+from .._resource_limits import MAX_JSON_LENGTH, parse_json
 from ..training_state import TrainingState, Writer
 from . import ConversionRequest, Format, ResumeContext, WritePlan
 from .npz import read_arrays, read_state, save_arrays, save_state

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _untrusted_hdf5
 from .._conversion.loaded_source import ModelPayload
-from .._record import record_of, take_json_record
+from .._record import ADDED_SLOTS, record_of, take_json_record
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._variables import owners_of, values_of
 from ..keras._optimizer_config import inner_class
@@ -54,7 +54,7 @@ class H5Format(WholeModelFormat):
         add_record(path, state)
         with h5py.File(path, "a") as file:
             if not len(file.get("optimizer_weights", ())):
-                _keras_weights_h5.add_slots(file, state)
+                add_slots(file, state)
 
     def write_model(self, path: str, payload: ModelPayload) -> None:
         write(path, payload)
@@ -91,7 +91,7 @@ def read(path: str) -> TrainingState:
         else:
             state.variables = dict(_variables(source, file))
             _take_optimizer(state, source, file)
-        _keras_weights_h5.take_added_slots(state, source, file)
+        take_added_slots(state, source, file)
         record = _untrusted_hdf5.text(file, RECORD)
     take_json_record(state, record, path)
     return state
@@ -164,6 +164,14 @@ def _take_scalars(state: TrainingState, values: Mapping[str, Value], class_name:
             state.scalars[scalar_name(name, class_name)] = value
 
 
+def take_added_slots(state: TrainingState, source: H5, file: Any) -> None:
+    """Take the slots that :func:`add_slots` has added."""
+    group = _untrusted_hdf5.subgroup(file, ADDED_SLOTS)
+    for name, dataset in _untrusted_hdf5.datasets(group) if group is not None else ():
+        owner, _, slot = name.rpartition("/")
+        state.slots.setdefault(owner, {})[slot] = source.value(dataset)
+
+
 def _scope(name: str) -> str:
     return name[: len(name) - len(name.split("/")[-1])]
 
@@ -182,6 +190,13 @@ def add_record(path: str, state: TrainingState) -> None:
         pieces = [text[start : start + _RECORD_PIECE] for start in range(0, len(text), _RECORD_PIECE)]
         for number, piece in enumerate(pieces):
             file.attrs[RECORD if len(pieces) == 1 else f"{RECORD}{number}"] = piece
+
+
+def add_slots(file: Any, state: TrainingState) -> None:
+    """Add the slots of a training state to an open file in which Keras wrote none."""
+    for owner, slots in state.slots.items():
+        for name, value in slots.items():
+            file[f"{ADDED_SLOTS}/{owner}/{name}"] = value.read()
 
 
 def write(path: str, payload: ModelPayload) -> None:

@@ -14,7 +14,7 @@ import h5py
 from ...registry.errors import TranslationError, UnreadableFileError
 from .._conversion.loaded_source import ModelPayload
 from .._conversion.target import ConversionTarget
-from .._record import record_of, take_record
+from .._record import ADDED_SLOTS, record_of, take_record
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import json_member, readable, seekable_member
 from ..keras.profile import skipped_steps_of_keras
@@ -24,7 +24,7 @@ from ._whole_model import WholeModelFormat
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 RECORD = "scalekeeper"  # the key that scalekeeper adds to the metadata
-_NOT_IN_MODEL = ("optimizer", "metrics", _keras_weights_h5.ADDED_SLOTS)
+_NOT_IN_MODEL = ("optimizer", "metrics", ADDED_SLOTS)
 _ATTENTION = re.compile(r"_?(query|key|value|output)_dense")  # without the underscore from Keras 3 on
 
 
@@ -100,7 +100,7 @@ def read(path: str) -> TrainingState:
     source = h5_member(path, WEIGHTS)
     with source.opened() as file:
         _keras_weights_h5.take(state, source, file, config)
-        _keras_weights_h5.take_added_slots(state, source, file)
+        h5.take_added_slots(state, source, file)
     if RECORD in metadata:
         take_record(state, metadata[RECORD])
     return state
@@ -144,7 +144,7 @@ def add_state(path: str, state: TrainingState) -> None:
                     shutil.copyfileobj(stream, file)
             if name == WEIGHTS and not has_slots:
                 with h5py.File(weights, "a") as store:
-                    _keras_weights_h5.add_slots(store, state)
+                    h5.add_slots(store, state)
             new.write(weights, name)
     os.remove(weights)
     os.replace(copy, path)
@@ -214,7 +214,7 @@ def _write_optimizer(file: Any, payload: ModelPayload) -> None:
     variables = payload.profile.keras_zip_variables(payload.variables)
     if variables is None:
         if not payload.target.is_plain:
-            _keras_weights_h5.add_slots(file, payload.state)
+            h5.add_slots(file, payload.state)
         return
     outer, inner = variables
     if payload.encoded.has_wrapper:

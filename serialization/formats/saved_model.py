@@ -8,9 +8,9 @@ import os
 from ...registry.errors import UnreadableFileError
 from .._conversion.plain_keras import dropped_by_plain_keras
 from .._conversion.target import ConversionTarget, conversion_target
-from .._json_text import parse_json
 from .._keras_introspection import keeps_policies
 from .._record import record_of, take_json_record
+from .._resource_limits import parse_json
 from ..keras._optimizer_config import inner_class
 from ..keras.profile import profile_of_package, skipped_steps_of_keras
 from ..training_state import TrainingState, Writer
