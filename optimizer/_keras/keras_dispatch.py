@@ -4,6 +4,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import sys
 import types
+import weakref
 
 import tensorflow as tf
 
@@ -25,6 +26,9 @@ class _Adapter(NamedTuple):
 
 _adapters: Dict[str, _Adapter] = {}
 _concrete_classes: Dict[Tuple[Any, Any, Any], Any] = {}
+# class of an inner optimizer → what was found for it; every construction asks
+_found_adapters: "weakref.WeakKeyDictionary[Any, Tuple[Any, Any]]" = weakref.WeakKeyDictionary()
+_found_packages: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
 
 
 def register_adapter(
@@ -44,11 +48,13 @@ def register_adapter(
     if profile.name in _adapters:
         raise NameTakenError(f"the Keras profile {shown(profile.name)} has an adapter already: choose another profile")
     _adapters[profile.name] = _Adapter(load, wrapper_class)
+    _found_adapters.clear()
 
 
 def unregister_adapter(profile: KerasProfile) -> None:
     """Remove the adapter of a Keras generation."""
     del _adapters[profile.name]
+    _found_adapters.clear()
 
 
 def concrete_class(cls: Any, optimizer: Any) -> Any:
@@ -73,10 +79,13 @@ def concrete_class(cls: Any, optimizer: Any) -> Any:
 
 def adapter_for(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
     """Return the adapter for an optimizer of a Keras package, and Keras's own LossScaleOptimizer class for it."""
+    found = _found_adapters.get(type(optimizer))
+    if found is not None:
+        return found
     for adapter in reversed(list(_adapters.values())):
         wrapper = adapter.wrapper_class(keras, optimizer)
         if wrapper is not None:
-            return adapter.load(), wrapper
+            return _found_adapters.setdefault(type(optimizer), (adapter.load(), wrapper))
     raise _not_an_optimizer(optimizer)
 
 
@@ -98,7 +107,12 @@ def _not_an_optimizer(given: Any) -> ArgumentError:
 
 def keras_of_class(cls: Any) -> Any:
     """Return the Keras package of a class or of the class it derives from; TensorFlow's for scalekeeper's own."""
-    packages = [base.__module__.split(".")[0] for base in cls.__mro__]
+    if cls not in _found_packages:
+        _found_packages[cls] = _find_package([base.__module__.split(".")[0] for base in cls.__mro__])
+    return _found_packages[cls]
+
+
+def _find_package(packages: List[str]) -> Any:
     if "tf_keras" in packages:
         return sys.modules["tf_keras"]
     if "keras" in packages and KERAS_3_PROFILE.is_in(sys.modules["keras"]):  # whatever tf.keras is
