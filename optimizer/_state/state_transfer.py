@@ -13,7 +13,7 @@ from ...serialization._optimizer_weight_lists import Expected, decoded
 from ...serialization._variable_io import assign, value_of
 from ...serialization._variable_matching import match_owners, owners_of
 from ...serialization.formats.npz import contents_of_state_dict
-from ...serialization.keras._slot_names import inner_config
+from ...serialization.keras._optimizer_config import inner_config
 from ...serialization.training_state import Contents, Value, Writer
 from .._keras.policy_config import json_values
 from .inner_variables import (

@@ -293,20 +293,3 @@ def _entry(target: KerasTarget, config: Mapping[str, Any], module: str) -> Dict[
     if not target.writes_modules:
         return dict(config)
     return {"module": f"keras.{module}", **config, "registered_name": None}
-
-
-# Old names, until the callers have moved
-from ._optimizer_arguments import shipped as shipped  # noqa: E402
-from .profile import KERAS_3 as KERAS_3  # noqa: E402
-from .profile import LEGACY as LEGACY  # noqa: E402
-from .profile import NEW as NEW  # noqa: E402
-from .profile import encode_newer_keys  # noqa: E402
-
-in_newer_words = encode_newer_keys
-Declaration = OptimizerConfig
-declared = decode_config
-
-
-def arguments_for(declaration: Any, accepted: Any, defaults: Any, accepted_by_schedule: Any) -> Dict[str, Any]:
-    constructor = Constructor(accepted, defaults, accepted_by_schedule)
-    return translated_arguments(declaration.class_name, declaration.arguments, declaration.family, constructor)
