@@ -180,7 +180,8 @@ class LossScale:
 
         ``make_memory(policy, state)`` gives an object with the methods of ``NumpyState``.
         """
-        self._memory = make_memory(self, self._remembered().read())
+        state = self.initial_state() if self._memory is None else self._memory.read()
+        self._memory = make_memory(self, state)
         return self._memory
 
     def _remembered(self) -> Any:

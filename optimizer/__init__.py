@@ -1,30 +1,52 @@
-"""LossScaleOptimizer: the in-graph core, one thin file per Keras generation. The one room that needs TensorFlow."""
+"""LossScaleOptimizer, callbacks for ``fit``, and ``build``: the only package that needs TensorFlow."""
 
-from typing import Any
-
-import importlib
+from typing import TYPE_CHECKING, Any, List
 
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from ._state.telemetry import Telemetry as Telemetry
 from .build import build as build
+from .models import convert as convert
+from .models import convert_folder as convert_folder
+from .models import load_model as load_model
 
-_ROOMS = ("lossscales", "serialization", "simulation")  # that these files import: likewise
-_FILES = {
-    "LossScaleOptimizer": ".loss_scale_optimizer",
-    "LossScaleLogger": ".callbacks",
-    "TraceRecorder": ".callbacks",
-    "custom_objects": "._keras.object_registration",
-}
+if TYPE_CHECKING:
+    from ._keras.object_registration import custom_objects as custom_objects
+    from .callbacks import LossScaleLogger as LossScaleLogger
+    from .callbacks import TraceRecorder as TraceRecorder
+
+    LossScaleOptimizer: Any  # its members depend on the installed Keras
+
+__all__ = [
+    "LossScaleLogger",
+    "LossScaleOptimizer",
+    "Telemetry",
+    "TraceRecorder",
+    "build",
+    "convert",
+    "convert_folder",
+    "custom_objects",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _FILES:
+    """Import what needs TensorFlow when it is first used."""
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        importlib.import_module("tensorflow")
+        import tensorflow  # noqa: F401
     except ImportError as error:
         raise ImportError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
-    for room in _ROOMS:
-        importlib.import_module(".." + room, __name__)
-    importlib.import_module("..serialization._keras_introspection", __name__).installed_keras()
-    return getattr(importlib.import_module(_FILES[name], __name__), name)
+    from .. import lossscales, serialization, simulation  # noqa: F401  (whole, as above)
+    from ..serialization._keras_introspection import installed_keras
+
+    installed_keras()
+    from . import callbacks, loss_scale_optimizer
+    from ._keras import object_registration
+
+    modules = (loss_scale_optimizer, callbacks, object_registration)
+    return next(getattr(module, name) for module in modules if hasattr(module, name))
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)

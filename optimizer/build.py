@@ -1,8 +1,6 @@
-"""From a document to an optimizer."""
+"""Build an optimizer from a document."""
 
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Union
-
-import importlib
 
 from ..registry._documents import load_document
 from ..registry._optimizer_spec import OptimizerSpec
@@ -10,24 +8,44 @@ from ..registry._optimizer_spec import OptimizerSpec
 if TYPE_CHECKING:
     import os
 
+__all__ = ["build"]
+
 
 def build(document: "Union[str, os.PathLike[str], Mapping[str, Any]]", *, allow: Iterable[str] = ()) -> Any:
-    """Make the :class:`LossScaleOptimizer` that a document describes, with the installed TensorFlow.
+    """Create the :class:`LossScaleOptimizer` that a document describes, with the installed TensorFlow.
 
-    The document, a YAML or JSON file or a mapping, is checked first, before TensorFlow is imported.
+    The document is checked before TensorFlow is imported.
+
+    Args:
+        document: A YAML or JSON file, or a mapping.
+        allow: Import paths of policies that the document may name.
+
+    Returns:
+        The optimizer.
+
+    Raises:
+        DocumentError: If the document is not valid.
+
+    Example:
+        optimizer = scalekeeper.build({"optimizer": "adam", "loss_scale": "dynamic"})
     """
     checked = load_document(document, allow=allow)
-    wrapper: Any = importlib.import_module(__package__).LossScaleOptimizer
-    options = checked.monitoring.said()
-    return wrapper(_made(checked.optimizer), checked.loss_scale, checked.skipped_steps, **options)
+    from . import LossScaleOptimizer
+
+    inner = _keras_object(checked.optimizer)
+    return LossScaleOptimizer(inner, checked.loss_scale, checked.skipped_steps, **checked.monitoring.said())
 
 
-def _made(spec: OptimizerSpec) -> Any:
-    """The Keras object of a checked specification, with the schedule that may be among its arguments."""
-    found: Any = importlib.import_module("tensorflow").keras
+def _keras_object(spec: OptimizerSpec) -> Any:
+    """Create the optimizer or learning-rate schedule of a checked spec."""
+    import tensorflow as tf
+
+    found: Any = tf.keras
     for part in spec.class_path.split("."):
         found = getattr(found, part)
-    arguments = {
-        name: _made(value) if isinstance(value, OptimizerSpec) else value for name, value in spec.arguments.items()
-    }
-    return found(**arguments)
+    return found(
+        **{
+            name: _keras_object(value) if isinstance(value, OptimizerSpec) else value
+            for name, value in spec.arguments.items()
+        }
+    )

@@ -1,65 +1,84 @@
-"""LossScaleOptimizer: the one public class, and what it does on every Keras."""
+"""LossScaleOptimizer: the public class, and what it does with every Keras."""
 
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import threading
 
-import numpy as np
 import tensorflow as tf
 
-from ..registry._monitor_options import monitoring_of
-from ..registry.errors import TranslationError
+from ..registry._documents import ADVANCE, NATIVE
+from ..registry._monitor_options import Monitoring
+from ..registry._parameters import checked
+from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
+from ..serialization._skip_record import IN_A_ROW, LAST, TOTAL
 from ..serialization._variable_io import value_of
-from ..serialization.keras._optimizer_config import LEGACY, NEW, declared
-from ._keras.constructor_arguments import policy_of_arguments
-from ._keras.inner_optimizer_factory import inner_optimizer
+from ..serialization.formats.npz import state_dict_of
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
+from ..serialization.keras.profile import KerasProfile
+from ._keras.inner_optimizer_factory import create_inner_optimizer
 from ._keras.keras_dispatch import concrete_class, keras_of, keras_of_class, own_classes
-from ._keras.policy_config import config_of, plain, policy_of
-from ._state.checkpoint_tracking import InCheckpoints
-from ._state.iterations_on_skip import SkippedSteps, require_valid
-from ._state.pickling import Copied
-from ._state.state_dict import KeepsState
-from ._state.state_transfer import state_numbers
-from ._state.step_monitor import Monitored
-from ._step import gate
-from ._step.unscale import scaled, unscaled, usable
+from ._keras.policy_config import decode_policy, encode_policy, json_values, policy_from_arguments
+from ._state import checkpoint_tracking, pickling, state_transfer
+from ._state.inner_variables import create_slots, tensorflow_variable
+from ._state.skip_counters import StepMonitor, require_valid_choice
+from ._state.telemetry import Telemetry
+from ._step.control_flow import without_autograph
+from ._step.gate import Step, gated_step, require_strategy_of, require_supported_strategy
+from ._step.graph_state import hold_in_graph
+from ._step.replicas import can_merge_replicas
+from ._step.unscale import scale_loss, unscale_gradients
 
-_one_at_a_time = threading.RLock()
+__all__ = ["LossScaleOptimizer"]
+
+_hold_lock = threading.RLock()
 
 
-class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
+class LossScaleOptimizer:
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
-    ``optimizer`` is any Keras optimizer. ``loss_scale`` is what :func:`scalekeeper.resolve` takes: ``"dynamic"``, a
-    number, a mapping, a registered name, a policy's class or object, or a ``LossScale`` object of TensorFlow's own.
-    ``skipped_steps`` says what a skipped step does to ``iterations``: ``"advance"``, ``"hold"``, or ``"native"``, as
-    TensorFlow's own class does on the installed version.
+    Calling the class returns an object of a subclass that also derives from Keras's own ``LossScaleOptimizer``, because
+    Keras tests for that class. The subclass depends on the inner optimizer.
 
-    ``stop_after_skips`` ends a run with an error after so many skipped steps in a row; ``attribute_overflows`` counts
-    whose gradients were not finite; ``watch`` names what else is measured of every step's gradients
-    (``"largest_magnitude"``, ``"zero_share"``). ``telemetry`` tells all of it.
+    Args:
+        optimizer: Any Keras optimizer, which becomes the inner optimizer.
+        loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
+            class of a policy or a policy, or a ``LossScale`` object of TensorFlow.
+        skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
+            what TensorFlow's own class does in the installed version.
+        inner_optimizer: Another name for ``optimizer``.
+        dynamic: With the next two, what newer versions of TensorFlow take instead of ``loss_scale``.
+        initial_scale: The initial or fixed loss scale.
+        dynamic_growth_steps: The finite steps in a row after which a dynamic loss scale grows.
+        name: The name of the optimizer, where Keras gives it one.
+        stop_after_skips: Raise an error after this many skipped steps in a row.
+        attribute_overflows: Count for each variable how often its gradient was non-finite.
+        watch: Statistics to measure of the gradients of every step: ``"largest_magnitude"``, ``"zero_share"``.
 
-    The other arguments are those of newer TensorFlows: ``inner_optimizer`` for ``optimizer``; ``dynamic``,
-    ``initial_scale`` and ``dynamic_growth_steps`` instead of ``loss_scale``.
+    Raises:
+        ArgumentError: If an argument has a value that is not allowed.
+        ArgumentTypeError: If not exactly one optimizer is given.
+        InvalidSpecError: If ``loss_scale`` or the last three arguments are invalid.
+        StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
-    Calling it makes an object of a class that derives from this one and from Keras's own class of the same name, as
-    Keras asks for that one. ``optimizer/generations.py`` chooses it.
+    Example:
+        optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), "dynamic")
+        model.compile(optimizer, "mse")
     """
 
     __module__ = "scalekeeper"  # its public address
 
     inner_optimizer: Any
-    _wrapped_kinds: ClassVar[Tuple[str, ...]] = (LEGACY, NEW)  # of optimizers, where Keras has both
-    _advances_natively = False  # whether a skipped step counts in TensorFlow's own class
+    _profile: ClassVar[Optional[KerasProfile]] = None  # the Keras generation; None: of the public class
+    _public_class: ClassVar[Any] = None  # the class that was called to construct an object
 
     def __new__(cls, optimizer: Any = None, *args: Any, **kwargs: Any) -> Any:
-        return super().__new__(concrete_class(cls, _the_one(optimizer, kwargs.get("inner_optimizer"))))
+        return super().__new__(concrete_class(cls, _one_optimizer(optimizer, kwargs.get("inner_optimizer"))))
 
     def __init__(
         self,
         optimizer: Any = None,
         loss_scale: Any = "dynamic",
-        skipped_steps: str = gate.NATIVE,
+        skipped_steps: str = NATIVE,
         *,
         inner_optimizer: Any = None,
         dynamic: Optional[bool] = None,
@@ -70,112 +89,147 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
         attribute_overflows: bool = False,
         watch: Sequence[str] = (),
     ) -> None:
-        optimizer = _the_one(optimizer, inner_optimizer)
+        optimizer = _one_optimizer(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
-            raise ValueError(f"{type(optimizer).__name__} is a LossScaleOptimizer already: wrap its inner optimizer")
-        require_valid(skipped_steps)
-        gate.require_supported_strategy()
-        policy = policy_of_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
-        monitoring = monitoring_of(
-            {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]},
-            "LossScaleOptimizer",
-        )
+            raise ArgumentError(
+                f"{type(optimizer).__name__} is a LossScaleOptimizer already: give its inner optimizer instead"
+            )
+        require_valid_choice(skipped_steps)
+        if tf.distribute.has_strategy():
+            require_supported_strategy()
+        policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
+        options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
+        monitoring = checked(Monitoring, options, "LossScaleOptimizer")
         self._wrap(optimizer, name)
         self._policy = policy
-        with _one_at_a_time:  # optimizers that share a policy share its state, also if they are made at the same time
-            self._hold(policy)
-        self._monitor(monitoring)
-        self._skipping = SkippedSteps(skipped_steps, self._advances_natively)
+        with _hold_lock:  # optimizers that share a policy share its state, also if several threads construct them
+            self._graph_policy = self._hold(policy)
+        self._monitor = StepMonitor(monitoring, skipped_steps, self._advances_natively)
 
-    # What each generation says in its own file
+    def _is_complete(self) -> bool:
+        """Return whether the constructor has finished; Keras's own constructor calls methods before that."""
+        return "_monitor" in vars(self)
+
+    # What each adapter implements
+
+    @property
+    def _advances_natively(self) -> bool:
+        """Whether a skipped step advances ``iterations`` in Keras's own class."""
+        return self._profile is not None and self._profile.native_skipped_steps == ADVANCE
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
-        """Make Keras's own object of this one, around the inner optimizer."""
+        """Call the constructor of Keras's own class with the inner optimizer."""
         raise NotImplementedError
 
-    def _hold(self, policy: Any) -> None:
-        """Put the policy's state into variables that Keras saves."""
-        held = gate.hold_in_graph(policy)
-        has_none = gate.has_pure_step(policy) and not gate.state_variables(policy)
+    def _hold(self, policy: Any) -> Any:
+        """Move the policy's state into variables that Keras saves, and return what ``hold_in_graph`` returned."""
+        held = hold_in_graph(policy)
+        is_stateless = held.is_pure and not held.variables
         # since 2.4, TensorFlow's own class has no such child for a fixed scale
-        if not has_none or "loss_scale" in self._unconditional_dependency_names:  # type: ignore[attr-defined]
-            self._track_trackable(held, "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+        if not is_stateless or "loss_scale" in self._unconditional_dependency_names:  # type: ignore[attr-defined]
+            self._track_trackable(held.trackable, "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+        return held
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
-        """Make the inner optimizer's variables, if they are not there yet."""
+        """Create the inner optimizer's variables, if they do not exist."""
         raise NotImplementedError
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        """Have the inner optimizer apply unscaled gradients."""
+        """Apply unscaled gradients with the inner optimizer."""
         raise NotImplementedError
+
+    def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
+        """Return the pairs with unscaled gradients; Keras 3 may hand over scaled ones."""
+        return pairs
+
+    def _require_can_apply(self, aggregate: bool) -> None:
+        """Raise :class:`ArgumentError` for arguments that the inner optimizer does not support."""
+
+    def _can_be_made_outside(self) -> bool:
+        """Return whether replicas can use variables that were created outside of their strategy's scope."""
+        return can_merge_replicas()
+
+    def _step_counter(self) -> Any:
+        """Return the TensorFlow variable that counts the inner optimizer's steps."""
+        return tensorflow_variable(self.inner_optimizer.iterations)
+
+    def _counter_to_advance(self) -> Any:
+        """Return the variable that a skipped step may advance; None if it must not."""
+        return self.inner_optimizer.iterations
 
     # The loss scale
 
     @property
     def loss_scale(self) -> Any:
-        """The policy; calling it gives the current scale."""
+        """The policy; calling it returns the current loss scale."""
         return self._policy
 
     @property
     def dynamic(self) -> bool:
-        """Whether the scale can change."""
-        return bool(gate.state_variables(self._policy)) or not gate.has_pure_step(self._policy)
+        """Whether the loss scale can change."""
+        return bool(self._graph_policy.variables) or not self._graph_policy.is_pure
 
     @property
     def initial_scale(self) -> Any:
-        """The scale of the first step."""
+        """The loss scale of the first step."""
         config = self._policy.get_config()
         return config.get("initial_loss_scale", config.get("loss_scale_value"))
 
     @property
     def dynamic_growth_steps(self) -> Any:
-        """The finite steps in a row after which a dynamic scale grows; None for a policy without such a number."""
+        """The finite steps in a row after which a dynamic loss scale grows; None for a policy without such a number."""
         return self._policy.get_config().get("increment_period")
 
     @property
     def dynamic_counter(self) -> Any:
         """The variable that counts finite steps in a row; None for a policy without one."""
-        return gate.state_variables(self._policy).get("good_steps")
+        return self._graph_policy.variables.get("good_steps")
 
     def __repr__(self) -> str:
-        """The inner optimizer, the policy with what is not at its default, and where both are."""
         name = self._public_class.__name__
-        if not self._is_complete():  # the constructor was left by an error
+        if not self._is_complete():  # the constructor raised an error
             return f"<{name} that was not made>"
-        words = ", ".join("{}={!r}".format(*item) for item in self._policy_config()["config"].items())
-        with tf.init_scope():  # a step that is being traced may ask
+        parameters = ", ".join("{}={!r}".format(*item) for item in self._policy_config()["config"].items())
+        # Reading ``iterations`` creates the variable up to TF 2.10; avoid that side effect.
+        has_iterations = getattr(self.inner_optimizer, "_iterations", None) is not None
+        with tf.init_scope():  # may be called while a step is traced
             parts = [
                 type(self.inner_optimizer).__name__,
-                f"{type(self._policy).__name__}({words})",
-                f"iterations={self._iterations_now()}",
-                *(f"{name}={value!r}" for name, value in state_numbers(self._policy).items()),
+                f"{type(self._policy).__name__}({parameters})",
+                f"iterations={int(value_of(self.inner_optimizer.iterations)) if has_iterations else 0}",
+                *(f"{name}={value!r}" for name, value in state_transfer.state_values(self).items()),
             ]
         return f"{name}({', '.join(parts)})"
 
-    def _iterations_now(self) -> int:
-        """Up to 2.10 the variable is made when it is first asked for, which who only looks does not want."""
-        is_made = getattr(self.inner_optimizer, "_iterations", None) is not None
-        return int(value_of(self.inner_optimizer.iterations)) if is_made else 0
-
-    @gate.as_written
+    @without_autograph
     def get_scaled_loss(self, loss: Any) -> Any:
-        """The loss, or what a callable returns, times the current scale."""
+        """Multiply the loss by the current loss scale.
+
+        Args:
+            loss: A tensor, or a callable that returns one.
+
+        Returns:
+            The scaled loss, or a callable that returns it. A float16 loss becomes float32, where it cannot overflow.
+        """
         if callable(loss):
-            return lambda: scaled(loss(), self._scale())
-        return scaled(loss, self._scale())
+            return lambda: scale_loss(loss(), self._graph_policy.scale())
+        return scale_loss(loss, self._graph_policy.scale())
 
-    @gate.as_written
+    @without_autograph
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
-        """The gradients divided by the current scale; None stays None."""
-        return unscaled(grads, self._scale())
+        """Divide gradients by the current loss scale.
 
-    def _scale(self) -> Any:
-        """The current scale, which of a policy that holds its state in its own way may be too large to divide by."""
-        return self._policy() if gate.has_pure_step(self._policy) else usable(self._policy())
+        Args:
+            grads: The gradients of a scaled loss; None stays None, and ``tf.IndexedSlices`` stay sparse.
+
+        Returns:
+            The unscaled gradients.
+        """
+        return unscale_gradients(grads, self._graph_policy.scale())
 
     # A step
 
-    @gate.as_written
+    @without_autograph
     def apply_gradients(
         self,
         grads_and_vars: Any,
@@ -183,71 +237,121 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
         experimental_aggregate_gradients: bool = True,
         skip_gradients_aggregation: bool = False,
     ) -> Any:
-        """Apply unscaled gradients if the policy says so, and update the loss scale.
+        """Apply unscaled gradients if the policy decides so, and update the loss scale.
 
-        ``skip_gradients_aggregation=True`` is how later versions say ``experimental_aggregate_gradients=False``.
+        Args:
+            grads_and_vars: Pairs of an unscaled gradient and a variable.
+            name: The name of the operation, where the inner optimizer takes one.
+            experimental_aggregate_gradients: False if the gradients are summed over the replicas already.
+            skip_gradients_aggregation: True for the same; the argument of later versions.
+
+        Returns:
+            The operation that does it; None in eager mode.
+
+        Raises:
+            ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
+            ArgumentTypeError: If ``grads_and_vars`` does not hold pairs.
+            StrategyError: If the optimizer was created under another strategy, or this is not a replica context.
+            TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
         """
-        gate.require_supported_strategy()
-        if tf.distribute.in_cross_replica_context():
-            raise ValueError("apply_gradients must be called in a replica context: inside strategy.run, not around it")
-        gate.require_strategy_of(self._variables_from_the_start(), self._can_be_made_outside())
-        pairs = self._unscaled_pairs(_pairs(grads_and_vars))
+        require_strategy_of(self._first_variables(), self._can_be_made_outside())
+        pairs = self._unscaled_pairs(_as_pairs(grads_and_vars))
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
-        if not pairs:  # all layers are frozen: there is no step, and nothing to be learnt for the scale
+        if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
             return None if tf.executing_eagerly() else tf.no_op()
-        places = _places_with_gradient(pairs)
-        with tf.init_scope():  # before the conditional, where none can be made
-            self._make_variables([variable for _, variable in pairs])
-            key = self._skips.know([pairs[place][1] for place in places])
-        self._remember([variable for _, variable in pairs])
-        self._hand_out([variable for _, variable in pairs])
+        indices = _indices_with_gradient(pairs)
+        variables = [variable for _, variable in pairs]
+        counters, group = self._monitor.counters, None
+        with tf.init_scope():  # variables cannot be created inside the conditional
+            self._make_variables(variables)
+            if counters.attributes:
+                group = counters.group_of([variables[index] for index in indices])
+        self._remember(variables)
+        if state_transfer.PENDING in vars(self):
+            pickling.fill_pending_slots(self, variables)
 
         def apply(grads: List[Any]) -> Any:
-            known = dict(zip(places, grads))
-            return self._apply_inner(
-                [(known.get(place), variable) for place, (_, variable) in enumerate(pairs)], name, aggregate
-            )
+            by_index = dict(zip(indices, grads))
+            unscaled = [(by_index.get(index), variable) for index, variable in enumerate(variables)]
+            return self._apply_inner(unscaled, name, aggregate)
 
-        step = gate.gated_step(
-            self._policy,
-            [pairs[place][0] for place in places],
-            apply,
-            lambda bad: self._count_skipped(key, bad),
-            self._watched,
-            self._skips.attributes,
-        )
-        if tf.executing_eagerly():
+        def skip(nonfinite: Any) -> Any:
+            return self._monitor.skip(self._step_counter(), self._counter_to_advance(), self._policy, group, nonfinite)
+
+        grads = [pairs[index][0] for index in indices]
+        step = gated_step(Step(self._graph_policy, grads, apply, skip, self._monitor.watched, counters.attributes))
+        if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
         return step
 
-    def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
-        """What ``apply_gradients`` was given, which is unscaled already but where Keras hands it scaled gradients."""
-        return pairs
+    def _first_variables(self) -> List[Any]:
+        """Return the variables that show in whose scope the optimizer, its policy and the inner optimizer were made."""
+        variables = [*self._graph_policy.variables.values(), self._monitor.advance.variable]
+        iterations = getattr(self.inner_optimizer, "_iterations", None)  # up to 2.10 created when it is first read
+        return variables if iterations is None else [*variables, iterations]
 
-    def _variables_from_the_start(self) -> List[Any]:
-        """Those that tell in whose scope the optimizer, its policy and the inner optimizer were made."""
-        iterations = getattr(self.inner_optimizer, "_iterations", None)  # up to 2.10 there once they are asked for
-        made = [*gate.state_variables(self._policy).values(), self._skipping.variable]
-        return made if iterations is None else [*made, iterations]
+    def _remember(self, variables: Sequence[Any]) -> None:
+        """Record that the optimizer trains these variables."""
+        # In __dict__, because Keras saves what it finds in an attribute.
+        known = self.__dict__.setdefault("_scalekeeper_variables", {})
+        known.update({id(variable): variable for variable in variables})
 
-    def _can_be_made_outside(self) -> bool:
-        """Whether the replicas of a strategy can use what was made outside of its scope."""
-        return gate.replicas_can_meet()
+    def _known_variables(self) -> List[Any]:
+        """Return the variables that the optimizer trains, as far as it has seen them."""
+        return list(self.__dict__.get("_scalekeeper_variables", {}).values())
 
-    def _require_can_apply(self, aggregate: bool) -> None:
-        """Refuse what the inner optimizer can't honour."""
+    # Skipped steps
 
     @property
     def skipped_steps(self) -> str:
-        """What a skipped step does to ``iterations``: ``"advance"`` or ``"hold"``."""
-        return self._skipping.choice
+        """Whether a skipped step advances ``iterations``: ``"advance"`` or ``"hold"``."""
+        return self._monitor.advance.choice
 
     @skipped_steps.setter
     def skipped_steps(self, choice: str) -> None:
-        self._skipping.choice = choice
+        self._monitor.advance.choice = choice
 
-    # Names of the documentation that not every Keras has
+    @property
+    def telemetry(self) -> Telemetry:
+        """The steps, skipped steps and watched statistics up to now, read from the device when this is accessed."""
+        monitor, counters = self._monitor, self._monitor.read(self._step_counter())
+        watched = {name: float(value_of(variable)) for name, variable in monitor.watched.items()}
+        return Telemetry(
+            steps=counters["steps"],
+            skipped=counters[TOTAL],
+            skipped_in_a_row=counters[IN_A_ROW],
+            last_skipped_step=counters[LAST] or None,
+            loss_scale=self._scale_value(),
+            overflows=monitor.counters.overflows() if monitor.options.attribute_overflows else {},
+            last_overflows=monitor.counters.last_overflows(),
+            largest_magnitude=watched.get("largest_magnitude"),
+            zero_share=watched.get("zero_share"),
+        )
+
+    def raise_if_stuck(self, after: Optional[int] = None) -> None:
+        """Raise an error if the last steps were all skipped.
+
+        Args:
+            after: How many skipped steps in a row are too many; None for ``stop_after_skips``. If that is None too,
+                nothing is raised.
+
+        Raises:
+            TooManySkipsError: If the last ``after`` steps, or more, were all skipped.
+        """
+        after = self._monitor.options.stop_after_skips if after is None else after
+        if after is None:
+            return
+        counters = self._monitor.read(self._step_counter())
+        if counters[IN_A_ROW] >= after:
+            variables = self._monitor.counters.last_overflows()
+            raise TooManySkipsError(counters[IN_A_ROW], counters["steps"], self._scale_value(), variables)
+
+    def _scale_value(self) -> float:
+        scale = self._policy()
+        return float(scale if tf.executing_eagerly() else tf.keras.backend.get_value(scale))
+
+    # Documented members that not every Keras has
 
     @property
     def lr(self) -> Any:
@@ -259,73 +363,178 @@ class LossScaleOptimizer(KeepsState, InCheckpoints, Monitored, Copied):
         self.inner_optimizer.learning_rate = value
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """The inner optimizer's slot variable."""
+        """Return the inner optimizer's slot variable of this name for a model variable."""
         return self.inner_optimizer.get_slot(var, slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
-        """Add a slot variable to the inner optimizer."""
+        """Add a slot variable for a model variable to the inner optimizer, and return it."""
         return self.inner_optimizer.add_slot(var, slot_name, initializer)
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a variable to the inner optimizer."""
+        """Add a variable to the inner optimizer, and return it."""
         return self.inner_optimizer.add_weight(*args, **kwargs)
 
     # Configuration
 
     def get_config(self) -> Dict[str, Any]:
-        """The inner optimizer and the policy, as plain values that JSON can hold."""
-        config = self._dialect(plain(self._serialized_inner()), self._policy_config())
-        return {**config, **self._skipping.in_config(), **self._monitoring.said()}
+        """Return the inner optimizer and the policy as plain values that JSON can hold; ``from_config`` takes them."""
+        assert self._profile is not None
+        name = getattr(self, "name", None) if self._profile.writes_wrapper_name else None
+        config = encode_wrapper(self._profile, json_values(self._serialized_inner()), self._policy_config(), name)
+        return {**config, **self._monitor.config()}
 
     def _policy_config(self) -> Dict[str, Any]:
-        return config_of(self._policy, keras_of(self.inner_optimizer))
+        return encode_policy(self._policy, keras_of(self.inner_optimizer))
 
     def _serialized_inner(self) -> Any:
         return keras_of(self.inner_optimizer).optimizers.serialize(self.inner_optimizer)
 
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        """The keys under which the installed version's own class keeps both."""
-        raise NotImplementedError
-
     @classmethod
     def from_config(cls, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
-        """Make an optimizer from what ``get_config`` gave, of this class or of TensorFlow's own, on any version."""
+        """Create an optimizer from a configuration.
+
+        Args:
+            config: What ``get_config`` returned, of this class or of TensorFlow's own, on any version.
+            custom_objects: Classes by name, which the configuration may refer to.
+
+        Returns:
+            The optimizer.
+
+        Raises:
+            TranslationError: If the configuration has no equivalent in the installed Keras.
+        """
         custom_objects = custom_objects or {}
-        declaration = declared(config)
+        declaration = decode_config(config)
         if declaration.policy is None:
             raise TranslationError(
-                f"{declaration.class_name} was given without a loss scale: make that optimizer, and wrap it"
+                f"{declaration.class_name} has no loss scale: create that optimizer, and wrap it in LossScaleOptimizer"
             )
         keras = keras_of_class(cls)
-        inner = inner_optimizer(declaration, keras, cls._wrapped_kinds, custom_objects)
+        families = None if cls._profile is None else (cls._profile.family,)
+        inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
-        skipped_steps = declaration.skipped_steps or gate.NATIVE
-        return cls(inner, policy_of(declaration.policy, keras, custom_objects), skipped_steps, **options)
+        skipped_steps = declaration.skipped_steps or NATIVE
+        return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
+
+    # Training state
+
+    def state_dict(self) -> Dict[str, Any]:
+        """Return everything that is needed to continue training: plain values and NumPy arrays, by name.
+
+        It holds the inner optimizer's configuration, iterations and slots by variable, the policy and its state, and
+        whether a skipped step advances ``iterations``. It is the same on every version; ``scalekeeper.save_state``
+        writes it to a file.
+        """
+        return state_dict_of(self._contents())
+
+    def load_state_dict(self, given: Mapping[str, Any], variables: Optional[Sequence[Any]] = None) -> None:
+        """Continue from a state.
+
+        Args:
+            given: What ``state_dict`` returned, on this version or another.
+            variables: The variables that the optimizer trains. It knows them once it has taken a step.
+
+        Raises:
+            ArgumentError: If the variables are neither given nor known.
+            StateMismatchError: If the state does not fit. The optimizer is unchanged.
+        """
+        state_transfer.take_state_dict(self, given, variables)
+
+    def set_weights(self, weights: Sequence[Any], layout: Optional[str] = None) -> None:
+        """Restore a list of weights that ``get_weights`` or ``variables`` of any version returned.
+
+        Args:
+            weights: The list. Shapes, dtypes and signs tell what each weight is.
+            layout: The order of the slots, where that is ambiguous: ``"blocks"`` (2.0 to 2.10: one slot of all
+                variables, then the next) or ``"interleaved"`` (Keras 3: all slots of one variable, then of the next).
+        """
+        if len(weights) or self.weights:  # type: ignore[attr-defined]
+            state_transfer.take_weights(self, weights, layout)
+
+    def _contents(self) -> Any:
+        return state_transfer.give_state(self)
+
+    def _take(self, contents: Any, variables: Sequence[Any], pairs: Mapping[str, str]) -> state_transfer.Taken:
+        return state_transfer.take_state(self, contents, variables, pairs)
+
+    def _expected(self, variables: Optional[Sequence[Any]] = None) -> Any:
+        if variables is not None:
+            create_slots(self, variables)
+        return state_transfer.expected_weights(self)
+
+    # Copies: called by ``copy`` and ``pickle``
+
+    def __copy__(self) -> Any:
+        """Return another object that shares everything with this one."""
+        twin = object.__new__(type(self))
+        vars(twin).update(vars(self))
+        return twin
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> Any:
+        return pickling.deep_copy(self, memo)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return pickling.reduce(self)
+
+    def __setstate__(self, given: Dict[str, Any]) -> None:
+        pickling.set_state(self, given)
+
+    # Checkpoints: called by TensorFlow
+
+    @property
+    def _checkpoint_dependencies(self) -> Any:
+        """The children in a checkpoint, up to TF 2.8."""
+        listed = super()._checkpoint_dependencies  # type: ignore[misc]
+        more = self._monitor.children(is_saved_model=False).items()
+        return [*listed, *(type(listed[0])(name=name, ref=child) for name, child in more)]
+
+    def _list_extra_dependencies_for_serialization(self, *args: Any) -> Dict[str, Any]:
+        """Return the children that only a SavedModel has, up to TF 2.8."""
+        children = super()._list_extra_dependencies_for_serialization(*args)  # type: ignore[misc]
+        listed = self._monitor.children(is_saved_model=False)
+        more = self._monitor.children(is_saved_model=True)
+        return {**children, **{name: child for name, child in more.items() if name not in listed}}
+
+    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Dict[str, Any]:
+        """Return the children in a checkpoint or SavedModel, from TF 2.9 on."""
+        children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
+        return {**children, **self._monitor.children(is_saved_model=save_type == "savedmodel")}
+
+    def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
+        """Return the child of this name that a checkpoint is restored into."""
+        if not self._is_complete():
+            return super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
+        checkpoint_tracking.begin_restore(self, name)
+        found = super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
+        return checkpoint_tracking.find_child(self, name, found)
+
+    def _single_restoration_from_checkpoint_position(self, checkpoint_position: Any, **queue: Any) -> Any:
+        """Restore the children at a position of a checkpoint, up to TF 2.9."""
+        restored = super()._single_restoration_from_checkpoint_position(checkpoint_position, **queue)  # type: ignore[misc]
+        checkpoint_tracking.restore_other_children(self, checkpoint_position)
+        return restored
 
 
-def _the_one(optimizer: Any, inner_optimizer: Any) -> Any:
+def _one_optimizer(optimizer: Any, inner_optimizer: Any) -> Any:
     given = [each for each in (optimizer, inner_optimizer) if each is not None]
     if len(given) != 1:
-        raise TypeError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
+        raise ArgumentTypeError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
     return given[0]
 
 
-def _pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
+def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
     try:
         return [(grad, variable) for grad, variable in grads_and_vars]
     except (TypeError, ValueError):
-        raise TypeError(f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}") from None
+        raise ArgumentTypeError(
+            f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}"
+        ) from None
 
 
-def _places_with_gradient(pairs: Sequence[Tuple[Any, Any]]) -> List[int]:
-    places = [place for place, (grad, _) in enumerate(pairs) if grad is not None]
-    if not places:
-        named = [getattr(variable, "name", repr(variable)) for _, variable in pairs]
-        raise ValueError(f"No gradients provided for any variable: {named}.")
-    return places
-
-
-def numpy_values(variables: Sequence[Any]) -> List[Any]:
-    """What ``get_weights`` returns."""
-    return [np.asarray(variable.numpy()) for variable in variables]
+def _indices_with_gradient(pairs: Sequence[Tuple[Any, Any]]) -> List[int]:
+    indices = [index for index, (grad, _) in enumerate(pairs) if grad is not None]
+    if not indices:
+        names = [getattr(variable, "name", repr(variable)) for _, variable in pairs]
+        raise ArgumentError(f"No gradients provided for any variable: {names}.")
+    return indices

@@ -213,7 +213,7 @@ def _shortened(error: BaseException) -> str:
 
 def versions() -> Dict[str, str]:
     """What runs here, by name."""
-    from ...optimizer._state.state_transfer import versions as installed
+    from ...optimizer._state.state_transfer import installed_versions as installed
 
     found = installed()
     python = "{}.{}.{}".format(*sys.version_info[:3])

@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
-from scalekeeper.optimizer._step import gate
+from scalekeeper.optimizer._step.graph_state import hold_in_graph
 from scalekeeper_test_support.installed_keras import (
     HAS_LOSS_SCALE_OBJECTS,
     HAS_NEW_OPTIMIZERS,
@@ -347,5 +347,5 @@ def test_nothing_persists_but_the_state_scalars(loss_scale, expected):
     optimizer = wrapped(tf.keras.optimizers.SGD(0.1, momentum=0.9), loss_scale)
     assert variables_after_a_step(optimizer) == expected_after
     assert expected_after[50, 50] == 1  # the slot
-    state = gate.hold_in_graph(optimizer.loss_scale).state_variables
+    state = hold_in_graph(optimizer.loss_scale).variables
     assert [tuple(variable.shape) for variable in state.values()] == expected

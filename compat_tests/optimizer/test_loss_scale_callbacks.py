@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper import LossScaleLogger, LossScaleOptimizer, TooManySkipsError, TraceRecorder
+from scalekeeper import ArgumentError, LossScaleLogger, LossScaleOptimizer, TooManySkipsError, TraceRecorder
 
 pytestmark = pytest.mark.usefixtures("mixed_float16")
 
@@ -98,7 +98,7 @@ def test_it_reads_every_so_many_batches_if_asked(one_weight):
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"], ids=str)
 def test_a_wrong_number_is_refused(every):
     """The error says what was given."""
-    with pytest.raises(ValueError, match="every is .*, and should be a number of batches from 1 on, or None"):
+    with pytest.raises(ArgumentError, match="every"):
         LossScaleLogger(every=every)
 
 
@@ -108,8 +108,7 @@ def test_another_optimizer_is_refused(one_weight, callback):
     tf.keras.backend.clear_session()
     trained = one_weight(dtype="float32").compile(tf.keras.optimizers.SGD(0.5), 1.0)
     given = type(trained.model.optimizer).__name__  # Keras may have wrapped it in its own
-    message = f"reads a scalekeeper.LossScaleOptimizer, and the model is compiled with {given}: wrap it"
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ArgumentError, match=f"compiled with {given}"):
         trained.fit(callbacks=[callback()])
 
 
@@ -151,7 +150,7 @@ def test_a_trace_goes_on_in_a_second_fit(one_weight, run_eagerly, tmp_path):
     trained.fit([1.0, 1.0])
     recorder = TraceRecorder(str(tmp_path / "run.npz"))
     if not hasattr(trained.model, "make_train_function") and not run_eagerly:  # up to 2.1
-        with pytest.raises(ValueError, match="the steps are not measured: .* Compile the model anew"):
+        with pytest.raises(ArgumentError, match="not measured"):
             trained.fit([4.0], callbacks=[recorder])
         trained.compile(trained.model.optimizer, 1.0)
     trained.fit([4.0, 8.0], callbacks=[recorder])

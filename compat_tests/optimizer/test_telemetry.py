@@ -312,7 +312,7 @@ def test_counting_is_in_the_branch_of_skipped_steps_alone():
     run = Run(stop_after_skips=5, attribute_overflows=True)
     run.step()
     function = run._step.get_concrete_function(tf.constant(1.0), tf.constant(1.0))
-    skips = run.optimizer._skips
+    skips = run.optimizer._monitor.counters
     counters = [*skips.module.variables, *skips.attribution.variables]
     assert len(counters) == 5
     captured = dict(zip(map(id, function.captured_inputs), function.inputs[-len(function.captured_inputs) :]))

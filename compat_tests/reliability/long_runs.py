@@ -23,7 +23,7 @@ import tensorflow as tf
 import scalekeeper
 from scalekeeper.lossscales import advance
 from scalekeeper.lossscales._numpy_state import OPS
-from scalekeeper.optimizer._step.gate import state_variables
+from scalekeeper.optimizer._step.graph_state import hold_in_graph
 from scalekeeper_test_support import reliability_results
 from scalekeeper_test_support.installed_keras import upstream
 
@@ -92,7 +92,7 @@ class Loop:
         self.kept = {}
         if isinstance(optimizer, scalekeeper.LossScaleOptimizer):
             kinds = {"scale": tf.float32}
-            kinds.update({name: each.dtype for name, each in state_variables(optimizer.loss_scale).items()})
+            kinds.update({name: each.dtype for name, each in hold_in_graph(optimizer.loss_scale).variables.items()})
             self.kept = {name: tf.Variable(tf.fill([len(sizes)], tf.cast(7, kind))) for name, kind in kinds.items()}
         self._step = tf.function(self._take, autograph=False) if is_traced else self._take
 
@@ -116,7 +116,7 @@ class Loop:
         if not self.kept:
             return []
         policy = self.optimizer.loss_scale
-        now = {"scale": policy(), **{name: each.read_value() for name, each in state_variables(policy).items()}}
+        now = {"scale": policy(), **{name: each.read_value() for name, each in hold_in_graph(policy).variables.items()}}
         return [
             self.kept[name].scatter_update(tf.IndexedSlices(tf.expand_dims(value, 0), tf.expand_dims(place, 0)))
             for name, value in now.items()

@@ -330,7 +330,7 @@ def outcome_of(trial: Trial, optimizer: Any, way: Tuple[str, bool]) -> str:
 
         FUNCTIONS[name](step)()
     except (TypeError, ValueError, tf.errors.OpError) as error:
-        return type(error).__name__
+        return _caught_as(error)
     growth = 2.0 if is_bare else state_of(optimizer)["current_loss_scale"] / SCALE
     if _numbers(pairs) != before or growth == 2.0:
         return f"{APPLIED}: {_numbers(pairs)}" + ("" if growth == 2.0 else f", scale × {growth:g}")
@@ -453,6 +453,11 @@ def results_of_ours(kind: str) -> List[bool]:
     for way in FUNCTIONS:
         results.append(at_the_ceiling(ours_near_the_ceiling(kind), way, STEPS_AT_CEILING) == WEIGHT_AT_CEILING)
     return results
+
+
+def _caught_as(error: Exception) -> str:
+    """Return the class of an error that a program catches: the built-in one, or TensorFlow's."""
+    return next(each.__name__ for each in type(error).__mro__ if not each.__module__.startswith("scalekeeper"))
 
 
 def trials_of_tensorflows(kind: str) -> Iterator[Tuple[str, str, str]]:

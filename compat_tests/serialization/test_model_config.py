@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper import TranslationError
-from scalekeeper.serialization.keras._model_config import translated_for_installed
+from scalekeeper.serialization.keras._model_config import translate_for_installed_keras
 
 DATA = os.path.join(os.path.dirname(__file__), "..", "..", "tests", "serialization", "data", "models")
 FILES = sorted(os.path.basename(path) for path in glob.glob(os.path.join(DATA, "*.json")))
@@ -60,7 +60,7 @@ def outputs(model):
 
 
 def rebuilt(config, custom_objects=None):
-    config = translated_for_installed(config, custom_objects)
+    config = translate_for_installed_keras(config, custom_objects)
     return tf.keras.models.model_from_json(json.dumps(config), custom_objects=custom_objects)
 
 

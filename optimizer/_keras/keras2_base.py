@@ -1,26 +1,20 @@
-"""What Keras 2 has in common from TensorFlow 2.4 on, and in tf_keras, whatever the kind of optimizer."""
+"""What the adapters for Keras 2 have in common: TensorFlow 2.4 to 2.15, and tf_keras."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Optional
 
-from ...serialization.keras._optimizer_config import in_newer_words
 from ..loss_scale_optimizer import LossScaleOptimizer
 
 
 class Keras2(LossScaleOptimizer):
-    """Keras's own class keeps the inner optimizer in ``_optimizer``, counts skipped steps, and takes these words."""
+    """A LossScaleOptimizer whose base class in Keras keeps the inner optimizer in ``_optimizer``."""
 
-    _advances_natively = True
     _optimizer: Any
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
-        # Keras's own class makes no variables for a fixed scale; ours takes its place
+        # With a fixed scale, Keras's own class creates no variables.
         super(LossScaleOptimizer, self).__init__(optimizer, dynamic=False, initial_scale=1.0)  # type: ignore[call-arg]
 
     @property
     def inner_optimizer(self) -> Any:
         """The wrapped optimizer."""
         return self._optimizer
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        return {"inner_optimizer": inner, **({"loss_scale": policy} if words is None else words)}

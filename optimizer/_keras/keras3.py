@@ -1,37 +1,37 @@
 """Keras 3, with the TensorFlow backend.
 
-Its own spelling is ``scale_loss`` and ``apply``, and ``fit`` hands scaled gradients to ``apply_gradients``: there, the
-one who scaled the loss does not unscale. So the optimizer remembers who did: after ``scale_loss`` the gradients that
-come are scaled, after ``get_unscaled_gradients`` they are not.
+Keras 3 calls ``scale_loss`` and ``apply``, and ``fit`` passes scaled gradients to ``apply_gradients``. So the optimizer
+records whether the gradients it gets are scaled: after ``scale_loss`` they are, after ``get_scaled_loss`` or
+``get_unscaled_gradients`` they are not.
 """
 
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import weakref
 
 import keras
 import tensorflow as tf
 
-from ...serialization.keras._optimizer_config import in_newer_words
-from ...serialization.keras._slot_names import KERAS_3_STATE
-from .._state.checkpoint_tracking import KERAS_2_FILES, LEGACY_FILES, Arrivals, siblings
-from .._step import gate
-from .._step.unscale import scaled, unscaled
+from ...registry.errors import ArgumentError
+from ...serialization.keras.keras3 import KERAS_3_PROFILE
+from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
+from .._step.control_flow import without_autograph
+from .._step.graph_state import hold_in_graph
+from .._step.unscale import scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
-from .keras2_new_optimizers import CallableList, WithoutSlots
+from .slotless_optimizers import CallableList, SlotlessAdapter
 
-# piece of state → what Keras's own class calls its variable; in the order in which Keras makes them
-_NAMES = {name: keras_name for keras_name, name in KERAS_3_STATE.items()}
-# a policy's state in the graph → name → Keras's variable
+# entry of a state → the name of the variable in Keras's own class, in the order in which Keras creates them
+_NAMES = {name: keras_name for keras_name, name in KERAS_3_PROFILE.state_names.items()}
+# a policy's state in the graph → name → Keras variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 
 
-class Adapter(WithoutSlots):
-    """The parts of a LossScaleOptimizer that depend on Keras 3."""
+class Adapter(SlotlessAdapter):
+    """A LossScaleOptimizer for Keras 3."""
 
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"inner_optimizer": gate.HOLD}
-    _foreign: ClassVar[Mapping[str, str]] = {**LEGACY_FILES, **KERAS_2_FILES}
-    _are_gradients_scaled: Optional[bool] = None  # None: nobody has said so far
+    _profile = KERAS_3_PROFILE
+    _are_gradients_scaled: Optional[bool] = None  # None: neither method was called so far
     built: bool
     name: str
     _variables: List[Any]
@@ -39,69 +39,80 @@ class Adapter(WithoutSlots):
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         if keras.backend.backend() != "tensorflow":
-            raise ValueError(
+            raise ArgumentError(
                 f"Keras runs on {keras.backend.backend()}, and this LossScaleOptimizer works with TensorFlow only: set "
                 "the environment variable KERAS_BACKEND to tensorflow before Keras is imported"
             )
         super(LossScaleOptimizer, self).__init__(optimizer, name=name)  # type: ignore[call-arg]
 
-    def _hold(self, policy: Any) -> None:
-        if not gate.has_pure_step(policy):
-            super()._hold(policy)
-            return
-        memory = policy._remembered()
-        if memory not in _variables_of_state:
-            made = self._state_variables(memory.plain(), policy.initial_state())
-            memory = gate.hold_in_graph(policy, lambda name, value: made[name].value)
-            _variables_of_state[memory] = made
-        for name, variable in _variables_of_state[memory].items():  # of another optimizer, if both have one policy
-            setattr(self, _NAMES.get(name, name), variable)
+    def _hold(self, policy: Any) -> Any:
+        made: Dict[str, Any] = {}
 
-    def _state_variables(self, values: Mapping[str, Any], kinds: Mapping[str, Any]) -> Dict[str, Any]:
-        """Keras's variables for a policy's state: those that its own class has too come first, in its order."""
-        places = {name: place for place, name in enumerate(_NAMES)}
+        def make_variables(state: Mapping[str, Any]) -> Dict[str, Any]:
+            made.update(self._keras_variables(state))
+            return {name: variable.value for name, variable in made.items()}
+
+        held = hold_in_graph(policy, make_variables)
+        if not held.is_pure:
+            return super()._hold(policy)
+        if held.state not in _variables_of_state:
+            if not made:  # an optimizer of Keras 2 has the same policy
+                made = self._keras_variables({name: each.numpy() for name, each in held.variables.items()})
+            _variables_of_state[held.state] = made
+        for name, variable in _variables_of_state[held.state].items():  # of another optimizer, if both share a policy
+            setattr(self, _NAMES.get(name, name), variable)
+        return held
+
+    def _keras_variables(self, state: Mapping[str, Any]) -> Dict[str, Any]:
+        """Create Keras variables for a policy's state; those that Keras's own class has come first, in its order."""
+        positions = {name: position for position, name in enumerate(_NAMES)}
         return {
             name: self.add_variable(  # type: ignore[attr-defined]
                 shape=(),
-                dtype=kinds[name].dtype.name,
-                initializer=keras.initializers.Constant(values[name]),
+                dtype=state[name].dtype.name,
+                initializer=keras.initializers.Constant(state[name].item()),
                 aggregation="none",
                 name=_NAMES.get(name, name),
             )
-            for name in sorted(values, key=lambda name: places.get(name, len(places)))
+            for name in sorted(state, key=lambda name: positions.get(name, len(positions)))
         }
 
-    # Keras 3's own words
+    # The names of Keras 3
 
     @LossScaleOptimizer.initial_scale.setter  # type: ignore[attr-defined, untyped-decorator]
     def initial_scale(self, value: Any) -> None:
-        """Keras's own constructor sets it; the policy knows better."""
+        """Ignore the value that Keras's own constructor sets: the policy defines it."""
 
     @LossScaleOptimizer.dynamic_growth_steps.setter  # type: ignore[attr-defined, untyped-decorator]
     def dynamic_growth_steps(self, value: Any) -> None:
-        """Keras's own constructor sets it; the policy knows better."""
+        """Ignore the value that Keras's own constructor sets: the policy defines it."""
 
-    @gate.as_written
+    @without_autograph
     def scale_loss(self, loss: Any) -> Any:
-        """The loss times the current scale; the gradients of it are to be applied as they are."""
+        """Multiply the loss by the current loss scale; its gradients are to be applied without unscaling them."""
         self._are_gradients_scaled = True
-        return scaled(loss, self._scale())
+        return scale_loss(loss, self._graph_policy.scale())
 
-    @gate.as_written
+    @without_autograph
     def get_scaled_loss(self, loss: Any) -> Any:
-        """The loss, or what a callable returns, times the current scale."""
+        """Multiply the loss, or what a callable returns, by the current loss scale."""
         self._are_gradients_scaled = False
         return super().get_scaled_loss(loss)
 
-    @gate.as_written
+    @without_autograph
     def get_unscaled_gradients(self, grads: Sequence[Any]) -> List[Any]:
-        """The gradients divided by the current scale; None stays None."""
+        """Divide gradients by the current loss scale; None stays None."""
         self._are_gradients_scaled = False
         return super().get_unscaled_gradients(grads)
 
-    @gate.as_written
+    @without_autograph
     def apply(self, grads: Sequence[Any], trainable_variables: Any = None) -> Any:
-        """Keras 3's way to apply gradients: it takes scaled ones, unless ``get_unscaled_gradients`` was called."""
+        """Apply scaled gradients, or unscaled ones after ``get_unscaled_gradients`` or ``get_scaled_loss``.
+
+        Args:
+            grads: The gradients.
+            trainable_variables: Their variables; None for those the optimizer was built with.
+        """
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         pairs = list(zip(grads, variables))
         return self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
@@ -110,44 +121,44 @@ class Adapter(WithoutSlots):
         return self._unscaled(pairs) if self._are_gradients_scaled else pairs
 
     def _unscaled(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
-        grads = unscaled([grad for grad, _ in pairs], self._scale())
-        # what overwrites a variable is no gradient, and not scaled
+        grads = unscale_gradients([grad for grad, _ in pairs], self._graph_policy.scale())
+        # a value that overwrites its variable is not a gradient, and not scaled
         return [
             (given if getattr(variable, "overwrite_with_gradient", False) else grad, variable)
             for grad, (given, variable) in zip(grads, pairs)
         ]
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
-        """Not with TensorFlow: Keras's own optimizers refuse it there, as strategies need variables."""
-        raise ValueError("stateless_apply does not work with Keras's TensorFlow backend: call apply instead")
+        """Raise an error, as Keras's own optimizers do with the TensorFlow backend."""
+        raise ArgumentError("stateless_apply does not work with Keras's TensorFlow backend: call apply instead")
 
-    def _variables_from_the_start(self) -> List[Any]:
-        made = super()._variables_from_the_start()
-        return [each.value if isinstance(each, keras.Variable) else each for each in made]
+    def _first_variables(self) -> List[Any]:
+        variables = super()._first_variables()
+        return [each.value if isinstance(each, keras.Variable) else each for each in variables]
 
     def _can_be_made_outside(self) -> bool:
-        # each replica would write its variables for itself: the replicas' weights drift apart
+        # Each replica would write the variables for itself, and the weights of the replicas would drift apart.
         return self.built and tf.distribute.get_strategy().num_replicas_in_sync == 1
 
     def _require_can_apply(self, aggregate: bool) -> None:
         if not aggregate and tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            raise ValueError("the optimizers of Keras 3 can't apply gradients without aggregating them")
+            raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
-    def _counted_steps(self) -> Any:
-        return self.inner_optimizer._iterations.value  # all of them: what accumulates tells every so many as one
+    def _step_counter(self) -> Any:
+        return self.inner_optimizer._iterations.value  # ``iterations`` counts accumulated steps as one
 
-    def _skip(self) -> Any:
-        # an accumulating optimizer counts what it has accumulated: to count a skipped step would dilute the mean
-        return None if self.inner_optimizer.gradient_accumulation_steps else super()._skip()
+    def _counter_to_advance(self) -> Any:
+        # Counting a skipped step as accumulated would dilute the mean of the gradients.
+        return None if self.inner_optimizer.gradient_accumulation_steps else self.inner_optimizer.iterations
 
     # The inner optimizer
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Make the inner optimizer's variables."""
+        """Create the inner optimizer's variables."""
         if not self.built:
             self.inner_optimizer.build(var_list)
             self._remember(var_list)
-            # past Keras's own class, whose build makes the variables of a dynamic scale
+            # Not the build of Keras's own class, which creates the variables of a dynamic scale.
             super(keras.optimizers.LossScaleOptimizer, self).build(var_list)  # type: ignore[misc]
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
@@ -156,16 +167,16 @@ class Adapter(WithoutSlots):
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         return self.inner_optimizer.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
 
-    def _places(self) -> Mapping[Any, int]:
-        places: Mapping[Any, int] = self.inner_optimizer._trainable_variables_indices
-        return places
+    def _indices(self) -> Mapping[Any, int]:
+        indices: Mapping[Any, int] = self.inner_optimizer._trainable_variables_indices
+        return indices
 
     def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
         return self.inner_optimizer.add_variable_from_reference(var, name=slot_name, initializer=initializer)
 
     @property
     def variables(self) -> Any:
-        """The variables that Keras saves: the scale's, then the inner optimizer's; the list may also be called."""
+        """The variables that Keras saves: the loss scale's, then the inner optimizer's; the list may also be called."""
         return CallableList([*self._variables, *self.inner_optimizer.variables])
 
     # Restoring a checkpoint
@@ -176,26 +187,19 @@ class Adapter(WithoutSlots):
 
     @property
     def _deferred_dependencies(self) -> Any:
-        kept = super()._deferred_dependencies  # type: ignore[misc]
-        return Arrivals(self._owner, kept) if self._is_complete() else kept
+        deferred = super()._deferred_dependencies  # type: ignore[misc]
+        return DeferredChildren(self._owner, deferred) if self._is_complete() else deferred
 
-    def _owner(self, name: str, place: Any) -> Any:
-        """A bare optimizer's file has children of the same names as ours, and they belong to the inner one."""
-        others = siblings(place, name)
+    def _owner(self, name: str, position: Any) -> Any:
+        """Return whose child it is: the file of a bare optimizer has children of the same names for the inner one."""
+        others = siblings(position, name)
         if "inner_optimizer" in others:
             return super()
-        for foreign in self._foreign.keys() & others:
-            self._refuse(self._foreign[foreign])
+        for foreign in self._profile.foreign_children.keys() & others:
+            refuse(self, self._profile.foreign_children[foreign])
         return self.inner_optimizer if "_trainable_variables" in others else super()
 
     # Configuration
 
     def _serialized_inner(self) -> Any:
         return keras.saving.serialize_keras_object(self.inner_optimizer)
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        words = in_newer_words(policy)
-        config = {"name": self.name, "inner_optimizer": inner}
-        if words is None or not words.pop("dynamic"):
-            return {**config, "loss_scale": policy}
-        return {**config, **words}

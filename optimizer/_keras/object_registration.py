@@ -1,4 +1,4 @@
-"""Classes that Keras knows by name: registered with it, in a ``custom_object_scope``, or in ``custom_objects``."""
+"""Classes that Keras finds by name: registered, in a ``custom_object_scope``, or given in ``custom_objects``."""
 
 from typing import Any, Dict, Iterator, Mapping
 
@@ -6,74 +6,76 @@ import contextlib
 import threading
 
 from ...registry._optimizer_spec import OPTIMIZERS, SCHEDULES
-from ...serialization.keras._optimizer_config import shipped
+from ...serialization.keras._optimizer_arguments import shipped
+from ...serialization.keras._optimizer_config import wrapper_class_names
 
-_NAMES = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")  # of Keras's own classes
-_one_at_a_time = threading.RLock()
+_lock = threading.RLock()
 
 
 def custom_objects() -> Dict[str, Any]:
-    """What has Keras make our optimizer of a configuration, where it would make its own: for ``custom_object_scope``.
+    """Return custom objects with which Keras creates scalekeeper's LossScaleOptimizer instead of its own.
 
-    It also goes into ``custom_objects=`` of ``tf.keras.optimizers.deserialize`` and ``tf.keras.models.load_model``. The
-    class stands under every name that some version looks for.
+    Pass them to ``custom_object_scope``, or as ``custom_objects=`` to ``tf.keras.optimizers.deserialize`` and
+    ``tf.keras.models.load_model``.
+
+    Returns:
+        The class under every name that some version of Keras looks for.
     """
     from ..loss_scale_optimizer import LossScaleOptimizer
 
-    # up to 2.15, Keras looks for optimizers of its own by their names in small letters
-    return dict.fromkeys((*_NAMES, *map(str.lower, _NAMES)), LossScaleOptimizer)
+    names = wrapper_class_names()
+    return dict.fromkeys((*names, *map(str.lower, names)), LossScaleOptimizer)  # Keras looks for lower case up to 2.15
 
 
-def registered(keras: Any, name: str) -> Any:
-    """The class that is registered with a Keras package, or in scope, under this name; None if there is none."""
+def registered_class(keras: Any, name: str) -> Any:
+    """Return the class that is registered with a Keras package, or in scope, under a name; None if there is none."""
     find = getattr(keras.utils, "get_registered_object", None)
     found = None if find is None else find(name)
     return keras.utils.get_custom_objects().get(name) if found is None else found
 
 
 def registered_name(keras: Any, cls: Any) -> Any:
-    """The name with a package in it that a class is registered under; None if it is not."""
+    """Return the name, with its package, that a class is registered under; None if it is not registered."""
     names = (name for name, each in keras.utils.get_custom_objects().items() if each is cls and ">" in name)
     return next(names, None)
 
 
-def of_users(keras: Any, name: str, custom_objects: Mapping[str, Any]) -> Any:
-    """A class that the caller has given, or registered with Keras, under this name; None if there is none."""
+def custom_class(keras: Any, name: str, custom_objects: Mapping[str, Any]) -> Any:
+    """Return a class of the user: given in ``custom_objects`` or registered with Keras; None if there is none."""
     if name in custom_objects:
         return custom_objects[name]
-    found = registered(keras, name)
-    is_keras_s = name in shipped(OPTIMIZERS) | shipped(SCHEDULES)  # and may be registered like this
-    return registered(keras, f"Custom>{name}") if found is None and not is_keras_s else found
+    found = registered_class(keras, name)
+    is_shipped = name in shipped(OPTIMIZERS) | shipped(SCHEDULES)  # Keras may register its own classes like this
+    return registered_class(keras, f"Custom>{name}") if found is None and not is_shipped else found
 
 
 @contextlib.contextmanager
-def in_scope(keras: Any, custom_objects: Mapping[str, Any]) -> Iterator[None]:
-    """Have Keras find these classes by name.
+def custom_object_scope(keras: Any, custom_objects: Mapping[str, Any]) -> Iterator[None]:
+    """Let Keras find classes by name, in one thread at a time.
 
-    In some versions the names are known in all threads, and what is registered elsewhere meanwhile is lost at the end:
-    so this is done for one thread at a time, and only if there are any.
+    In some versions the names are visible in all threads, and what another thread registers meanwhile is lost.
     """
     if not custom_objects:
         yield
         return
-    with _one_at_a_time, keras.utils.custom_object_scope(dict(custom_objects)):
+    with _lock, keras.utils.custom_object_scope(dict(custom_objects)):
         yield
 
 
-def register_alike(keras: Any, made: Any, cls: Any) -> None:
-    """Have Keras write the name that ``cls`` is registered under also of objects of ``made``, a class derived from it.
+def share_registered_name(keras: Any, derived: Any, cls: Any) -> None:
+    """Let Keras write the name that ``cls`` is registered under for objects of ``derived``, a subclass of it.
 
-    Keras gives a name to one class only. So the derived one is registered anew, and the name leads to the other again.
+    Keras keeps one class per name. The subclass is registered first, then the name is given back to ``cls``.
     """
     name = registered_name(keras, cls)
-    if name is None or vars(made).get("_registered_name") == name:
+    if name is None or vars(derived).get("_registered_name") == name:
         return
-    with _one_at_a_time:
+    with _lock:
         objects = keras.utils.get_custom_objects()
         package, _, bare = name.partition(">")
         del objects[name]
         try:
-            keras.utils.register_keras_serializable(package, bare)(made)
+            keras.utils.register_keras_serializable(package, bare)(derived)
         finally:
             objects[name] = cls
-        made._registered_name = name
+        derived._registered_name = name

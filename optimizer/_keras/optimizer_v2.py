@@ -1,34 +1,33 @@
 """TensorFlow 2.4 to 2.10, and the ``legacy`` optimizers after that: inner optimizers of the class OptimizerV2.
 
-What Keras's own class delegates to the inner optimizer (iterations, weights, slots, hyper-parameters) is inherited;
-what it does with gradients is ours.
+Iterations, weights, slots and hyper-parameters are inherited from Keras's own class, which delegates them to the inner
+optimizer. Gradients are scaled, unscaled and applied here.
 """
 
-from typing import Any, ClassVar, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 import inspect
 
 import tensorflow as tf
 
-from ...serialization.keras._optimizer_config import LEGACY
-from .._state.checkpoint_tracking import KERAS_3_FILES, NEW_FILES, InnerOfOldFiles
-from .._step import gate
+from ...registry.errors import ArgumentError
+from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
+from .._state.checkpoint_tracking import BaseOptimizerChild
+from .._step.control_flow import without_autograph
 from .keras2_base import Keras2
 
 
 class Adapter(Keras2):
-    """The parts of a LossScaleOptimizer that depend on OptimizerV2."""
+    """A LossScaleOptimizer for inner optimizers of the class OptimizerV2."""
 
-    _wrapped_kinds = (LEGACY,)
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {"base_optimizer": gate.ADVANCE}
-    _foreign: ClassVar[Mapping[str, str]] = {**KERAS_3_FILES, **NEW_FILES}
+    _profile = OPTIMIZER_V2
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         super()._wrap(optimizer, name)
-        self._find_inner_of_old_files()
+        self._track_base_optimizer()
 
-    def _find_inner_of_old_files(self) -> None:
-        self._track_trackable(InnerOfOldFiles(self), "base_optimizer", overwrite=True)  # type: ignore[attr-defined]
+    def _track_base_optimizer(self) -> None:
+        self._track_trackable(BaseOptimizerChild(self), "base_optimizer", overwrite=True)  # type: ignore[attr-defined]
 
     # Gradients
 
@@ -37,12 +36,12 @@ class Adapter(Keras2):
         """The optimizer that computes the gradients of the scaled loss."""
         return self._optimizer
 
-    @gate.as_written
+    @without_autograph
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
-        """The unscaled gradients of a loss in a graph."""
+        """Return the unscaled gradients of a loss in a graph."""
         return self.get_unscaled_gradients(self._differentiating.get_gradients(self.get_scaled_loss(loss), params))
 
-    @gate.as_written
+    @without_autograph
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> List[Tuple[Any, Any]]:
@@ -68,7 +67,7 @@ class Adapter(Keras2):
         if aggregate or self._can_leave_out_aggregation():
             return
         if tf.distribute.get_strategy().num_replicas_in_sync > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"{type(self._optimizer).__name__} of TensorFlow {tf.__version__} can't apply gradients without "
                 "aggregating them: leave out experimental_aggregate_gradients=False, or use TensorFlow 2.2 or newer"
             )

@@ -1,7 +1,7 @@
 """TensorFlow 2.0 to 2.3, where the class is ``tf.keras.mixed_precision.experimental.LossScaleOptimizer``.
 
-Keras scales and unscales by itself there, and only for instances of that class. It refuses optimizers that clip, and
-those clip scaled gradients: here they are clipped after they are unscaled.
+Keras itself scales the loss and unscales the gradients there, and only for instances of that class. It refuses inner
+optimizers that clip, because they would clip scaled gradients; here, gradients are clipped after they are unscaled.
 """
 
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -12,10 +12,13 @@ import sys
 
 import tensorflow as tf
 
+from ...registry._documents import ADVANCE, HOLD
+from ...registry.errors import ArgumentError
 from ...serialization import _skip_record
-from ...serialization.keras._native_skip_behavior import NAME
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
 from .._state.checkpoint_tracking import count_as_restored
-from .._step import gate
+from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 from . import optimizer_v2
 
@@ -23,28 +26,30 @@ _CLIPPING = ("clipnorm", "clipvalue")
 
 
 class Adapter(optimizer_v2.Adapter):
-    """The parts of a LossScaleOptimizer that depend on TensorFlow 2.0 to 2.3."""
+    """A LossScaleOptimizer for TensorFlow 2.0 to 2.3."""
+
+    _profile = TF_2_0_TO_2_3
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         optimizer._maybe_initialize_trackable()
         if self._is_inner_in_object_graph and optimizer._lookup_dependency("loss_scale") is not None:
-            raise ValueError(
-                f"{type(optimizer).__name__} is wrapped by a LossScaleOptimizer already, and has one place for a loss "
-                "scale: hand that wrapper on, or make another optimizer"
+            raise ArgumentError(
+                f"{type(optimizer).__name__} is wrapped by a LossScaleOptimizer already, and can have one loss scale: "
+                "use that LossScaleOptimizer, or create another inner optimizer"
             )
         with _without_clipping(optimizer):
-            # what it tracks and delegates; its loss scale is replaced by ours
+            # It tracks and delegates; its loss scale is replaced afterwards.
             super(LossScaleOptimizer, self).__init__(optimizer, 1.0)  # type: ignore[call-arg]
         if self._is_inner_in_object_graph:
-            self._find_inner_of_old_files()
+            self._track_base_optimizer()
 
     @property
-    def _advances_natively(self) -> bool:  # type: ignore[override]
+    def _advances_natively(self) -> bool:
         return self._is_inner_in_object_graph
 
     @property
     def _is_inner_in_object_graph(self) -> bool:
-        """Since 2.3, TensorFlow's own class takes the inner optimizer's place there, and counts skipped steps."""
+        """Whether Keras's own class replaces the inner optimizer in checkpoints and counts skipped steps: from 2.3."""
         named = (cls for cls in type(self).__mro__ if cls.__name__ == "LossScaleOptimizer")
         return any("_restore_slot_variable" in vars(cls) for cls in named)
 
@@ -52,32 +57,31 @@ class Adapter(optimizer_v2.Adapter):
 
     @property
     def _differentiating(self) -> Any:
-        """The inner optimizer; for one that clips a copy that does not, as the gradients are still scaled.
+        """The optimizer that computes gradients: for one that clips, a copy that does not, as they are still scaled.
 
-        A copy, because the inner optimizer may be in use elsewhere meanwhile: in other threads, and in a strategy's
-        replicas, which take turns wherever they meet.
+        It is a copy, because other threads and the replicas of a strategy may use the inner optimizer meanwhile.
         """
         twin = copy.copy(self._optimizer)
         return twin if _hide_clipping(twin) else self._optimizer
 
-    @gate.as_written
+    @without_autograph
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
-        """The unscaled gradients of a loss in a graph."""
+        """Return the unscaled gradients of a loss in a graph."""
         return self._clipped(super().get_gradients(loss, params))
 
-    @gate.as_written
+    @without_autograph
     def _compute_gradients(
         self, loss: Any, var_list: Any, grad_loss: Any = None, tape: Any = None
     ) -> List[Tuple[Any, Any]]:
         pairs = super()._compute_gradients(loss, var_list, grad_loss, tape)
         return list(zip(self._clipped([grad for grad, _ in pairs]), [variable for _, variable in pairs]))
 
-    @gate.as_written
+    @without_autograph
     def _clip_gradients(self, grads: Sequence[Any]) -> List[Any]:
         return self._clipped(grads)
 
     def _clipped(self, grads: Sequence[Any]) -> List[Any]:
-        """Clip unscaled gradients as the inner optimizer asks."""
+        """Clip unscaled gradients by ``clipnorm`` and ``clipvalue`` of the inner optimizer."""
         norm, value = (getattr(self._optimizer, name, None) for name in _CLIPPING)
         if norm is not None:
             grads = [None if grad is None else tf.clip_by_norm(grad, norm) for grad in grads]
@@ -94,7 +98,7 @@ class Adapter(optimizer_v2.Adapter):
             self._optimizer._create_hypers()
             self._optimizer._create_slots(var_list)
 
-    @gate.as_written
+    @without_autograph
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return self._optimizer._aggregate_gradients(grads_and_vars)
 
@@ -106,14 +110,14 @@ class Adapter(optimizer_v2.Adapter):
 
     @property
     def _create_or_restore_slot_variable(self) -> Any:
-        """Restores a slot of the inner optimizer that a file of 2.3 or later, or of a bare optimizer, has of this one.
+        """The method that restores a slot which files of 2.3 or later, or of a bare optimizer, have for this object.
 
-        Up to 2.2 the inner optimizer is in the object graph itself, and its slots must be written with that one only.
-        Who writes asks whether this is here, and who reads calls it without asking: nothing but their name tells them
-        apart. Those versions don't change any more.
+        Up to 2.2 the inner optimizer is in the object graph itself, and its slots must be written for it only. Writing
+        tests whether this attribute exists, and reading calls it without a test: only the name of the caller tells
+        them apart. These versions do not change any more.
         """
         if not self._is_inner_in_object_graph and _is_called_by("_serialize_slot_variables"):
-            raise AttributeError("the slots are the inner optimizer's")
+            raise AttributeError("the slots belong to the inner optimizer")
         return self._optimizer._create_or_restore_slot_variable
 
     def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
@@ -130,27 +134,22 @@ class Adapter(optimizer_v2.Adapter):
         children = {child.local_name for child in checkpoint_position.object_proto.children}
         if not self._is_inner_in_object_graph and "base_optimizer" in children:
             # as 2.0 to 2.2 write it, or as later versions do
-            self.skipped_steps = gate.ADVANCE if "iter" in children else gate.HOLD
+            self.skipped_steps = ADVANCE if "iter" in children else HOLD
             if _skip_record.NAME not in children:
-                self._skips.load({})
-            if NAME not in children:
-                count_as_restored(checkpoint_position, self._skipping.variable)
+                self._monitor.counters.load({})
+            if SKIPPED_STEPS_CHILD not in children:
+                count_as_restored(checkpoint_position, self._monitor.advance.variable)
         if not self.dynamic and "loss_scale" not in children:  # as later versions write it
-            count_as_restored(checkpoint_position, gate.hold_in_graph(self._policy))
+            count_as_restored(checkpoint_position, self._graph_policy.trackable)
         return restored
 
     @property
     def _weights(self) -> Any:
         return self._optimizer._weights
 
-    # Configuration
-
-    def _dialect(self, inner: Any, policy: Dict[str, Any]) -> Dict[str, Any]:
-        return {"optimizer": inner, "loss_scale": policy}
-
 
 def _is_called_by(name: str) -> bool:
-    """Whether a function of this name asked for an attribute: the caller's caller, or behind ``__getattribute__``."""
+    """Return whether the caller was called by a function of this name, apart from ``__getattribute__``."""
     frame: Any = sys._getframe(2)
     while frame is not None and frame.f_code.co_name == "__getattribute__":
         frame = frame.f_back
@@ -159,7 +158,7 @@ def _is_called_by(name: str) -> bool:
 
 @contextlib.contextmanager
 def _without_clipping(optimizer: Any) -> Iterator[None]:
-    """Hide clipping from a constructor that would refuse to wrap the optimizer."""
+    """Hide clipping from a constructor that refuses optimizers that clip."""
     hidden = _hide_clipping(optimizer)
     try:
         yield
@@ -168,7 +167,7 @@ def _without_clipping(optimizer: Any) -> Iterator[None]:
 
 
 def _hide_clipping(optimizer: Any) -> Dict[str, Any]:
-    """Have an optimizer not clip; gives what it had."""
+    """Remove clipping from an optimizer, and return what was removed."""
     attributes = getattr(optimizer, "__dict__", {})
     hidden = {name: attributes.pop(name) for name in _CLIPPING if attributes.get(name) is not None}
     if hidden and hasattr(type(optimizer), "_clip_gradients"):  # from 2.2 on the attributes are always there

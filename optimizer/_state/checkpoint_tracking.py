@@ -1,11 +1,11 @@
-"""What a plain ``tf.train.Checkpoint``, or ``model.load_weights``, finds in a LossScaleOptimizer.
+"""The children of a LossScaleOptimizer in a ``tf.train.Checkpoint`` or ``model.load_weights``.
 
-A checkpoint is a tree of objects with named children. It is restored along the same names, level by level: TensorFlow
-asks an object for each child that the file has (``_lookup_dependency``), keeps what is not there yet for later
-(``_deferred_dependencies``), and reads values when it has gone through all of the tree.
+A checkpoint is a tree of objects with named children. It is restored along these names, level by level: TensorFlow asks
+an object for each child in the file (``_lookup_dependency``), defers children that do not exist yet
+(``_deferred_dependencies``), and reads values when it has visited the whole tree.
 
-What is listed when a file is written stays as TensorFlow's own class of the installed version has it. What can be found
-when one is read is more, so that the trees of other versions fit:
+The children that are written stay those of Keras's own class in the installed version. The children that can be read
+are more, so that the trees of other versions fit:
 
 - 2.0 to 2.2: optimizer → base_optimizer → iter, hyperparameters, slots; optimizer → loss_scale
 - 2.3 on, and legacy optimizers: optimizer → iter, hyperparameters, slots, loss_scale, an empty base_optimizer
@@ -13,155 +13,121 @@ when one is read is more, so that the trees of other versions fit:
 - Keras 3: optimizer → inner_optimizer → …; optimizer → dynamic_scale, step_counter
 """
 
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, NoReturn, Optional, Set
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Set
 
 import tensorflow as tf
 
+from ...registry._documents import HOLD
+from ...registry.errors import Problem, StateMismatchError
 from ...serialization import _skip_record
-from ...serialization.keras._native_skip_behavior import NAME
-from .._step.gate import HOLD, hold_in_graph
-from .iterations_on_skip import SkippedSteps
-from .skip_counters import Skips
-
-# child that shows who wrote a file → in words
-LEGACY_FILES = dict.fromkeys(("iter", "base_optimizer"), "a legacy optimizer of Keras 2")
-NEW_FILES = dict.fromkeys(("_iterations", "_variables"), "a new optimizer of Keras 2, or of one of Keras 3")
-KERAS_2_FILES = dict.fromkeys(("_index_dict", "loss_scale"), "an optimizer of Keras 2")
-KERAS_3_FILES = dict.fromkeys(("inner_optimizer", "_trainable_variables"), "an optimizer of Keras 3")
+from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from .state_transfer import set_pending_state
 
 
-class InCheckpoints:
-    """A base of LossScaleOptimizer: its children in a checkpoint."""
-
-    _skipping: SkippedSteps
-    _skips: Skips
-    _in_file: Callable[..., Dict[str, Any]]
-    _forget_kept: Callable[[], None]
-    _policy: Any
-    # child that shows a file's kind → what a skipped step did under TensorFlow's own class that writes such files
-    _skipped_steps_of_files: ClassVar[Mapping[str, str]] = {}
-    # child that only files have which can't be restored by their tree → who writes them
-    _foreign: ClassVar[Mapping[str, str]] = {}
-
-    # Writing
-
-    @property
-    def _checkpoint_dependencies(self) -> Any:
-        """Up to 2.8."""
-        listed = super()._checkpoint_dependencies  # type: ignore[misc]
-        more = self._in_file(is_saved_model=False).items()
-        return [*listed, *(type(listed[0])(name=name, ref=child) for name, child in more)]
-
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Dict[str, Any]:
-        """From 2.9 on."""
-        children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
-        return {**children, **self._in_file(is_saved_model=save_type == "savedmodel")}
-
-    def _list_extra_dependencies_for_serialization(self, *args: Any) -> Dict[str, Any]:
-        """Up to 2.8: what SavedModels have more, and checkpoints have not listed."""
-        children = super()._list_extra_dependencies_for_serialization(*args)  # type: ignore[misc]
-        listed = self._in_file(is_saved_model=False)
-        more = {name: child for name, child in self._in_file(is_saved_model=True).items() if name not in listed}
-        return {**children, **more}
-
-    # Reading
-
-    def _unlisted(self) -> Dict[str, Any]:
-        """Children that a file may have and ours do without."""
-        return {
-            NAME: self._skipping.variable,
-            _skip_record.NAME: self._skips.module,
-            "loss_scale": hold_in_graph(self._policy),
-        }
-
-    def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
-        if not self._is_complete():  # TensorFlow's own constructor asks too
-            return super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
-        if name in self._skipped_steps_of_files:
-            # the values that a file has come later: if this choice, or a counter, is among them, it wins
-            self._skipping.choice = self._skipped_steps_of_files[name]
-            self._skips.load({})
-            self._forget_kept()
-        found = super()._lookup_dependency(name, *cached, **more)  # type: ignore[misc]
-        if found is None and name in self._foreign:
-            self._refuse(self._foreign[name])
-        return self._unlisted().get(name) if found is None else found
-
-    def _is_complete(self) -> bool:
-        return "_skipping" in vars(self)
-
-    def _single_restoration_from_checkpoint_position(self, checkpoint_position: Any, **queue: Any) -> Any:
-        """Up to 2.9; from 2.3 on, TensorFlow's own class looks children up in the inner optimizer, past ours."""
-        restored = super()._single_restoration_from_checkpoint_position(checkpoint_position, **queue)  # type: ignore[misc]
-        for child in checkpoint_position.object_proto.children:
-            self._lookup_dependency(child.local_name)
-        for name, child in self._unlisted().items():
-            self._handle_deferred_dependencies(name, child)  # type: ignore[attr-defined]
-        return restored
-
-    def _refuse(self, writer: str) -> NoReturn:
-        inner = type(self.inner_optimizer)  # type: ignore[attr-defined]
-        raise ValueError(
-            f"The checkpoint holds the state of {writer}, and here the inner optimizer is {inner.__module__}."
-            f"{inner.__name__}, which keeps its state in another way. Checkpoint.restore and load_weights can't "
-            "translate it: call scalekeeper.restore(model, path) instead."
-        )
+def readable_children(optimizer: Any) -> Dict[str, Any]:
+    """Return the children that a file may have although the installed version does not write them."""
+    return {
+        SKIPPED_STEPS_CHILD: optimizer._monitor.advance.variable,
+        _skip_record.NAME: optimizer._monitor.counters.module,
+        "loss_scale": optimizer._graph_policy.trackable,
+    }
 
 
-def siblings(place: Any, name: str) -> Set[str]:
-    """The names of all children that a file has of the object whose child of this name is at the place."""
-    nodes = place.checkpoint.object_graph_proto.nodes
+def begin_restore(optimizer: Any, child: str) -> None:
+    """Set what a file implies if it has this child; the values in the file are read later and take precedence."""
+    if child in optimizer._profile.skipped_steps_by_child:
+        optimizer._monitor.advance.choice = optimizer._profile.skipped_steps_by_child[child]
+        optimizer._monitor.counters.load({})
+        set_pending_state(optimizer, None)
+
+
+def find_child(optimizer: Any, name: str, found: Any) -> Any:
+    """Return the child of this name, given what TensorFlow found; raise for a file that cannot be restored."""
+    if found is None and name in optimizer._profile.foreign_children:
+        refuse(optimizer, optimizer._profile.foreign_children[name])
+    return readable_children(optimizer).get(name) if found is None else found
+
+
+def restore_other_children(optimizer: Any, position: Any) -> None:
+    """Visit the children of a file in the optimizer itself.
+
+    From 2.3 to 2.9 Keras's own class looks children up in the inner optimizer and passes over these.
+    """
+    for child in position.object_proto.children:
+        optimizer._lookup_dependency(child.local_name)
+    for name, child in readable_children(optimizer).items():
+        optimizer._handle_deferred_dependencies(name, child)
+
+
+def refuse(optimizer: Any, writer: str) -> NoReturn:
+    """Raise :class:`StateMismatchError` for a checkpoint of an optimizer with another kind of state."""
+    inner = type(optimizer.inner_optimizer)
+    message = (
+        f"The checkpoint holds the state of {writer}, and here the inner optimizer is {inner.__module__}."
+        f"{inner.__name__}, which keeps its state in another layout. Checkpoint.restore and load_weights can't "
+        "translate it: call scalekeeper.restore(model, path) instead."
+    )
+    raise StateMismatchError([Problem((), message, "foreign_checkpoint")])
+
+
+def siblings(position: Any, name: str) -> Set[str]:
+    """Return the names of all children of the object whose child of this name is at a position of the file."""
+    nodes = position.checkpoint.object_graph_proto.nodes
     parents = [{child.local_name: child.node_id for child in node.children} for node in nodes]
-    return {sibling for parent in parents if parent.get(name) == place._proto_id for sibling in parent}
+    return {sibling for parent in parents if parent.get(name) == position._proto_id for sibling in parent}
 
 
-def count_as_restored(place: Any, child: Any) -> None:
-    """Have TensorFlow's ``assert_consumed`` know that a child has got all that a file has, though it is not there."""
-    objects = place.checkpoint.object_by_proto_id
+def count_as_restored(position: Any, child: Any) -> None:
+    """Make ``assert_consumed`` accept a child that the file does not have."""
+    objects = position.checkpoint.object_by_proto_id
     objects[min(0, *objects.keys()) - 1] = child  # a number that no object in a file has
 
 
-class Arrivals:
-    """Stands for ``_deferred_dependencies``, where TensorFlow puts the places in a file of children that it can't find.
+class DeferredChildren:
+    """Stands for ``_deferred_dependencies``, to which TensorFlow adds the positions of children that it cannot find.
 
-    A child that is hidden from it comes here. With its place in the file there is all of the file's tree to look at,
-    before TensorFlow goes a level deeper and before it reads any value. ``owner_of`` looks, and says whose child it is.
+    A child that is hidden from TensorFlow comes here. From its position the whole tree of the file is visible, before
+    TensorFlow goes a level deeper and before it reads any value.
+
+    Args:
+        owner_of: Returns the object that a child belongs to, by the child's name and position.
+        deferred: The dependencies that are deferred already.
     """
 
-    def __init__(self, owner_of: Callable[[str, Any], Any], kept: Optional[Dict[str, List[Any]]] = None) -> None:
-        self._owner_of, self._kept = owner_of, {} if kept is None else kept
+    def __init__(self, owner_of: Callable[[str, Any], Any], deferred: Optional[Dict[str, List[Any]]] = None) -> None:
+        self._owner_of, self._deferred = owner_of, {} if deferred is None else deferred
         self._name = ""
 
-    def setdefault(self, name: str, places: List[Any]) -> "Arrivals":
-        """What TensorFlow appends the place of a child to."""
+    def setdefault(self, name: str, positions: List[Any]) -> "DeferredChildren":
+        """Return the object to which TensorFlow appends the position of a child."""
         self._name = name
         return self
 
     def pop(self, name: str, *default: Any) -> Any:
-        """What TensorFlow restores a child from that has come to be there."""
-        return self._kept.pop(name, *default)
+        """Return the positions from which TensorFlow restores a child that now exists."""
+        return self._deferred.pop(name, *default)
 
-    def append(self, place: Any) -> None:
-        """Do what TensorFlow would have done with the child, had it not been hidden."""
-        owner = self._owner_of(self._name, place)
+    def append(self, position: Any) -> None:
+        """Do what TensorFlow would have done with the child if it had not been hidden."""
+        owner = self._owner_of(self._name, position)
         owner._maybe_initialize_trackable()
         child = owner._lookup_dependency(self._name)
         if child is None:
-            owner._deferred_dependencies.setdefault(self._name, []).append(place)
+            owner._deferred_dependencies.setdefault(self._name, []).append(position)
         else:
-            place.restore(child)
+            position.restore(child)
 
 
-class InnerOfOldFiles(tf.Module):  # type: ignore[misc]
-    """The child ``base_optimizer`` of 2.0 to 2.2, for versions where the inner optimizer is no child.
+class BaseOptimizerChild(tf.Module):  # type: ignore[misc]
+    """The child ``base_optimizer`` of 2.0 to 2.2, for versions where the inner optimizer is not a child.
 
-    It has no children to write, and finds the inner optimizer's. TensorFlow's own placeholder finds the slots only, so
-    that the iterations and hyperparameters of such a file are lost.
+    It writes no children, and finds those of the inner optimizer. TensorFlow's own placeholder finds the slots only,
+    which loses the iterations and hyperparameters of such a file.
     """
 
     def __init__(self, optimizer: Any) -> None:
         super().__init__(name="base_optimizer")
-        self.__dict__["_optimizer"] = optimizer  # not by setattr, which makes children
+        self.__dict__["_optimizer"] = optimizer  # setattr would make it a child
 
     @property
     def _inner(self) -> Any:
@@ -173,16 +139,16 @@ class InnerOfOldFiles(tf.Module):  # type: ignore[misc]
 
     @property
     def _deferred_dependencies(self) -> Any:
-        return Arrivals(self._owner)
+        return DeferredChildren(self._owner)
 
-    def _owner(self, name: str, place: Any) -> Any:
+    def _owner(self, name: str, position: Any) -> Any:
         if name == "iter":
-            count_as_restored(place, self._optimizer._skipping.variable)
+            count_as_restored(position, self._optimizer._monitor.advance.variable)
         return self._inner
 
     def _create_or_restore_slot_variable(self, *args: Any, **kwargs: Any) -> Any:
         return self._inner._create_or_restore_slot_variable(*args, **kwargs)
 
     def get_slot_names(self) -> Any:
-        """None: those of the inner optimizer are written with the LossScaleOptimizer."""
+        """Return no names: the slots are written with the LossScaleOptimizer."""
         return []

@@ -1,20 +1,32 @@
-"""What a LossScaleOptimizer knows of its run, read when it is asked for."""
+"""What a LossScaleOptimizer reports about a run."""
 
 from typing import Dict, List, NamedTuple, Optional
 
 
 class Telemetry(NamedTuple):
-    """A snapshot; steps are numbered from 1."""
+    """A snapshot of a run. Steps are numbered from 1.
 
-    steps: int  # taken, applied or skipped
+    Attributes:
+        steps: The steps taken, applied or skipped.
+        skipped: The skipped steps.
+        skipped_in_a_row: The skipped steps up to the last step; 0 if the last step was applied.
+        last_skipped_step: The number of the last skipped step; None if no step was skipped.
+        loss_scale: The current loss scale.
+        overflows: Variable name → steps at which its gradient was non-finite, with ``attribute_overflows=True``.
+        last_overflows: The variables whose gradients were non-finite at the last skipped step, if they are recorded.
+        largest_magnitude: The largest magnitude among the gradients of the last step, if watched.
+        zero_share: The share of zeros among the gradients of the last step, if watched.
+    """
+
+    steps: int
     skipped: int
-    skipped_in_a_row: int  # up to the last step; 0 if that one was applied
+    skipped_in_a_row: int
     last_skipped_step: Optional[int]
     loss_scale: float
-    overflows: Dict[str, int]  # variable → steps at which its gradient was not finite, if that is asked for
-    last_overflows: List[str]  # the variables that made the last skipped step one, likewise
-    largest_magnitude: Optional[float]  # of the last step's gradients, if watched
-    zero_share: Optional[float]  # of the last step's gradients, if watched
+    overflows: Dict[str, int]
+    last_overflows: List[str]
+    largest_magnitude: Optional[float]
+    zero_share: Optional[float]
 
     @property
     def skip_rate(self) -> float:

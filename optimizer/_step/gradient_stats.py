@@ -1,148 +1,150 @@
-"""The report on one step's gradients: each is read once."""
+"""Measure the gradients of one step: whether they are finite, their largest magnitude, their share of zeros."""
 
-from typing import Any, Dict, FrozenSet, List, Optional, Sequence
+from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence
 
 import functools
 
 import tensorflow as tf
 
-from .conditional import unlowered_cond
-from .gradient_buckets import Pack, is_of_at_most, packed, unpacked
-from .tensorflow_ops import is_finite
-from .unscale import times
+from .control_flow import unlowered_cond
+from .unscale import Bucket, bucket_gradients, gradients_of, has_at_most, multiply
 
 _NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
 _CHEAP_TO_WIDEN = 2**16  # elements: half a megabyte in float64
+# dtype → the integer dtype of the same width, and the exponent bits, which are all set in a non-finite number
+_EXPONENT = {tf.float32: (tf.int32, 0x7F800000), tf.float64: (tf.int64, 0x7FF0000000000000)}
 
 
-def measure(packs: Sequence[Pack], needs: FrozenSet[str]) -> Dict[str, Any]:
-    """The fields of a report that a policy needs, of the gradients of this replica."""
+def is_finite(values: Any) -> Any:
+    """Compute ``tf.math.is_finite`` from the bits: XLA's fast math on a CPU (up to 2.2) assumes no NaN."""
+    integers, exponent = _EXPONENT[values.dtype]
+    mask = tf.constant(exponent, integers)
+    return tf.not_equal(tf.bitwise.bitwise_and(tf.bitcast(values, integers), mask), mask)
+
+
+def measure(buckets: Sequence[Bucket], needs: FrozenSet[str]) -> Dict[str, Any]:
+    """Return the named fields of a :class:`Report` for the gradients of this replica."""
     measured: Dict[str, Any] = {}
     if "finite" in needs:
-        measured["finite"] = _are_finite(packs)
+        measured["finite"] = _all_finite(buckets)
     if "largest_magnitude" in needs:
-        largest = [_largest(pack) for pack in packs]
-        measured["largest_magnitude"] = tf.reduce_max(tf.stack([tf.constant(0.0), *_present(largest)]))
+        largest = _without_none(_largest_magnitude(bucket) for bucket in buckets)
+        measured["largest_magnitude"] = tf.reduce_max(tf.stack([tf.constant(0.0), *largest]))
     if "zero_share" in needs:
-        # before they are unscaled, which reads them once less: a zero stays one, and no other number becomes one
-        arrays = _present(_checkable(pack.values) for pack in packs)
+        # Scaled gradients have the same zeros as unscaled ones, and measuring them saves one read.
+        arrays = _without_none(_summed_by_index(bucket.values) for bucket in buckets)
         sizes = [tf.cast(tf.size(array), tf.float32) for array in arrays]
-        # count_nonzero makes integers of 64 bits of them, and takes five to ten times as long
+        # tf.math.count_nonzero converts to int64 and takes five to ten times as long.
         zeros = [tf.reduce_sum(tf.cast(tf.equal(array, 0), tf.float32)) for array in arrays]
         size = tf.add_n([tf.constant(0.0), *sizes])
         measured["zero_share"] = tf.math.divide_no_nan(tf.add_n([tf.constant(0.0), *zeros]), size)
     return measured
 
 
-def _largest(pack: Pack) -> Optional[Any]:
-    """The largest magnitude after unscaling, which keeps the order: so it is done to the largest alone."""
-    array = _checkable(pack.values)
+def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:
+    """Return the named fields of a :class:`Report` for a list of gradients, in which None means no gradient."""
+    return measure(bucket_gradients([grad for grad in grads if grad is not None]), needs)
+
+
+def nonfinite_flags(buckets: Sequence[Bucket]) -> Any:
+    """Return a float32 vector with 1 for each non-finite gradient and 0 for the others, in their original order."""
+    arrays = [_exact(grad) for grad in gradients_of(buckets)]
+    are_finite = [tf.constant(True) if array is None else tf.reduce_all(is_finite(array)) for array in arrays]
+    return tf.where(tf.stack(are_finite), tf.zeros(len(arrays)), tf.ones(len(arrays)))
+
+
+def _largest_magnitude(bucket: Bucket) -> Optional[Any]:
+    """Return the largest magnitude after unscaling; unscaling keeps the order, so only the largest is multiplied."""
+    array = _summed_by_index(bucket.values)
     if array is None:
         return None
     largest = tf.reduce_max(tf.abs(array))
-    return tf.cast(largest if pack.reciprocal is None else times(largest, pack.reciprocal), tf.float32)
+    return tf.cast(largest if bucket.reciprocal is None else multiply(largest, bucket.reciprocal), tf.float32)
 
 
-def measure_gradients(grads: Sequence[Any], needs: FrozenSet[str]) -> Dict[str, Any]:
-    """The same, of gradients as they are; None among them stands for no gradient."""
-    return measure(packed([grad for grad in grads if grad is not None]), needs)
+def _all_finite(buckets: Sequence[Bucket]) -> Any:
+    """Return whether every gradient is finite, as a boolean scalar.
 
-
-def are_bad(packs: Sequence[Pack]) -> Any:
-    """1 for each gradient that is not finite and 0 for the others, in their order: a closer look at each of them."""
-    arrays = [_exact(grad) for grad in unpacked(packs)]
-    is_good = [tf.constant(True) if array is None else tf.reduce_all(is_finite(array)) for array in arrays]
-    return tf.where(tf.stack(is_good), tf.zeros(len(is_good)), tf.ones(len(is_good)))
-
-
-def _are_finite(packs: Sequence[Pack]) -> Any:
-    """Whether every gradient is finite, as a boolean scalar.
-
-    A finite sum proves that every term is finite, and a sum reads each gradient once. A sum of float32 numbers in
-    float64 is finite just then, so that small gradients need no more. For the others that would take too long: they are
-    added up as they are, and only a sum that is not finite, which terms that are all finite can have too, needs the
-    exact look. They are added up before they are unscaled: a product of a finite number with a factor of at most 1 is
-    finite.
+    A finite sum proves that every term is finite, and a sum reads each gradient once. Float32 numbers summed in float64
+    cannot overflow, so for small gradients the sum decides. For large ones that would be slow: they are summed in their
+    own dtype, and only if that sum is not finite, each number is checked. Gradients are summed before they are
+    unscaled: a finite number times a factor of at most 1 is finite.
     """
     sums, large = [], []
-    for pack in packs:
-        is_small = pack.reciprocal is None and is_of_at_most(_CHEAP_TO_WIDEN, pack.values)
-        if is_small and pack.values.dtype in _NARROW:
-            sums.append(tf.reduce_sum(tf.cast(_checkable(pack.values), tf.float64)))
+    for bucket in buckets:
+        is_small = bucket.reciprocal is None and has_at_most(_CHEAP_TO_WIDEN, bucket.values)
+        if is_small and bucket.values.dtype in _NARROW:
+            sums.append(tf.reduce_sum(tf.cast(_summed_by_index(bucket.values), tf.float64)))
         else:
-            large.append(pack)
+            large.append(bucket)
     verdicts = [is_finite(tf.add_n(sums))] if sums else []
-    verdicts += _large_are_finite(large)
+    verdicts += _large_finite(large)
     return functools.reduce(tf.logical_and, verdicts) if verdicts else tf.constant(True)
 
 
-def _large_are_finite(packs: Sequence[Pack]) -> List[Any]:
-    """One verdict, or none if there is nothing to look at."""
-    sums = _present(_sum(pack.values) for pack in packs)
+def _large_finite(buckets: Sequence[Bucket]) -> List[Any]:
+    """Return one boolean scalar for all large gradients, or an empty list if none of them can be non-finite."""
+    sums = _without_none(_proving_sum(bucket.values) for bucket in buckets)
     if not sums:
         return []
-    reciprocals = {id(pack.reciprocal): pack.reciprocal for pack in packs if pack.reciprocal is not None}
+    reciprocals = {id(bucket.reciprocal): bucket.reciprocal for bucket in buckets if bucket.reciprocal is not None}
     is_proof = is_finite(tf.add_n([tf.cast(each, tf.float32) for each in sums]))
     for reciprocal in reciprocals.values():
         is_proof = tf.logical_and(is_proof, reciprocal <= 1.0)
-    exact_look = unlowered_cond(
-        is_proof,
-        lambda: tf.constant(True),
-        lambda: tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in _unscaled_arrays(packs)])),
-    )
-    return [exact_look]
+
+    def check_each_number() -> Any:
+        arrays = _without_none(_exact(bucket.unscaled_values()) for bucket in buckets)
+        return tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in arrays]))
+
+    return [unlowered_cond(is_proof, lambda: tf.constant(True), check_each_number)]
 
 
-def _unscaled_arrays(packs: Sequence[Pack]) -> List[Any]:
-    return _present(_exact(pack.unscaled_values()) for pack in packs)
-
-
-def _present(arrays: Any) -> List[Any]:
+def _without_none(arrays: Iterable[Optional[Any]]) -> List[Any]:
     return [array for array in arrays if array is not None]
 
 
-def _sum(values: Any) -> Optional[Any]:
-    """A sum that proves, if it is finite, that a gradient is.
+def _proving_sum(values: Any) -> Optional[Any]:
+    """Return a sum that, if it is finite, proves that the gradient is finite.
 
-    The rows of a sparse one can add up to no more than all magnitudes do; half of the largest number leaves room for
-    how other sums of them are rounded. So nobody has to find out which rows are for one index.
+    For a sparse gradient it is the sum of all magnitudes, which bounds the sum of the rows of any index, so that the
+    rows need not be grouped. Half of the largest number leaves room for different rounding.
     """
     if not isinstance(values, tf.IndexedSlices):
-        array = _real(tf.convert_to_tensor(values))
+        array = _as_real(tf.convert_to_tensor(values))
         return None if array is None else tf.reduce_sum(array)
-    array = _real(values.values)
+    array = _as_real(values.values)
     if array is None:
         return None
     magnitudes = tf.reduce_sum(tf.abs(array))
-    room = tf.constant(float(values.values.dtype.real_dtype.max) / 2, magnitudes.dtype)
-    return tf.where(magnitudes <= room, magnitudes, tf.constant(float("inf"), magnitudes.dtype))
+    limit = tf.constant(float(values.values.dtype.real_dtype.max) / 2, magnitudes.dtype)
+    return tf.where(magnitudes <= limit, magnitudes, tf.constant(float("inf"), magnitudes.dtype))
 
 
 def _exact(values: Any) -> Optional[Any]:
-    """The numbers that must be finite: of a sparse gradient, those of one index added up.
+    """Return the numbers that must be finite: for a sparse gradient, the sums of the rows of each index.
 
-    The rows of one index are found by sorting: up to 2.3, XLA can't compile ``tf.unique``.
+    Rows are grouped by sorting, because up to 2.3 XLA cannot compile ``tf.unique``.
     """
     if not isinstance(values, tf.IndexedSlices):
-        return _real(tf.convert_to_tensor(values))
+        return _as_real(tf.convert_to_tensor(values))
     order = tf.argsort(tf.cast(values.indices, tf.int32))
     indices = tf.gather(values.indices, order)
     is_other = tf.cast(tf.not_equal(indices[1:], indices[:-1]), tf.int32)
-    # as many sums as there are rows: those of no row are zero
-    places = tf.cumsum(tf.concat([tf.zeros_like(order[:1]), is_other], 0))
-    return _real(tf.math.unsorted_segment_sum(tf.gather(values.values, order), places, tf.size(order)))
+    # As many segments as rows: the superfluous ones are zero.
+    segments = tf.cumsum(tf.concat([tf.zeros_like(order[:1]), is_other], 0))
+    return _as_real(tf.math.unsorted_segment_sum(tf.gather(values.values, order), segments, tf.size(order)))
 
 
-def _checkable(values: Any) -> Optional[Any]:
-    """The numbers of a gradient; of a sparse one, as the optimizer will see them: those of one index added up."""
+def _summed_by_index(values: Any) -> Optional[Any]:
+    """Return the numbers of a gradient as the optimizer uses them: for a sparse one, rows of one index summed."""
     if isinstance(values, tf.IndexedSlices):
         rows, positions = tf.unique(values.indices)
         values = tf.math.unsorted_segment_sum(values.values, positions, tf.size(rows))
-    return _real(tf.convert_to_tensor(values))
+    return _as_real(tf.convert_to_tensor(values))
 
 
-def _real(values: Any) -> Optional[Any]:
-    """Real numbers of at least 32 bits; None for such as are always finite."""
+def _as_real(values: Any) -> Optional[Any]:
+    """Return the values as real numbers of at least 32 bits; None for integers, which are always finite."""
     if values.dtype.is_complex:
         values = tf.stack([tf.math.real(values), tf.math.imag(values)])
     if not values.dtype.is_floating:

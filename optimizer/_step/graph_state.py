@@ -1,32 +1,38 @@
-"""A policy's state in TensorFlow's variables."""
+"""A loss-scale policy in the graph: its state in TensorFlow variables, and its step as operations."""
 
-from typing import Any, Callable, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 import sys
 
 import tensorflow as tf
 
-from ...lossscales.contract import LossScale
+from ...lossscales.contract import LossScale, has_pure_step
 from ...lossscales.report import Report, State
+from ...registry.errors import ArgumentError
 from .gradient_stats import measure_gradients
 from .tensorflow_ops import OPS
-from .unscale import usable
+from .unscale import usable_scale
+
+MakeVariables = Callable[[State], Mapping[str, Any]]
 
 
 class GraphState(tf.Module):  # type: ignore[misc]
-    """One variable for each piece of state, under its name: a checkpoint finds it there.
+    """The state of a policy with a pure step: one variable for each entry, under its name in a checkpoint.
 
-    It has the methods of ``lossscales.numpy_state.NumpyState``. Inside a strategy's scope the variables are mirrored.
+    It has the methods of ``NumpyState``. Inside the scope of a strategy the variables are mirrored.
     """
 
-    def __init__(self, loss_scale: LossScale, state: State, make_variable: Callable[[str, Any], Any]) -> None:
+    def __init__(self, loss_scale: LossScale, state: State, make_variables: MakeVariables) -> None:
         super().__init__(name="loss_scale")
         self._loss_scale = loss_scale
         self._names = tuple(state)
-        for name, value in state.items():
+        for name in state:
             if hasattr(type(self), name):  # a checkpoint finds a variable by the attribute that holds it
-                raise ValueError(f"{type(loss_scale).__name__} has a state called {name!r}, which is taken: rename it")
-            setattr(self, name, make_variable(name, value))
+                raise ArgumentError(
+                    f"{type(loss_scale).__name__} has a state entry named {name!r}, which is reserved: rename it"
+                )
+        for name, variable in make_variables(state).items():
+            setattr(self, name, variable)
 
     @property
     def state_variables(self) -> Dict[str, Any]:
@@ -46,10 +52,10 @@ class GraphState(tf.Module):  # type: ignore[misc]
                 tf.keras.backend.set_value(self.state_variables[name], value)
 
     def scale(self) -> Any:
-        return usable(self._loss_scale.scale(self.read(), OPS))
+        return usable_scale(self._loss_scale.scale(self.read(), OPS))
 
     def step(self, report: Report) -> Tuple[Any, Any]:
-        """Take a step: the op that does it, and whether the gradients are applied."""
+        """Return the operation that updates the state, and whether the gradients are applied."""
         state = self.read()
         should_apply = self._loss_scale.should_apply(state, report, OPS)
         following = self._loss_scale.next_state(state, report, OPS)
@@ -62,20 +68,111 @@ class GraphState(tf.Module):  # type: ignore[misc]
         return self.step(Report(**measure_gradients(grads, self._loss_scale.needs)))
 
 
+class GraphPolicy:
+    """A policy with a pure step, as an optimizer uses it.
+
+    Attributes:
+        policy: The policy itself.
+        is_pure: Whether ``decide`` depends on the report alone, and not on the gradients.
+        scale: Returns the current loss scale, as far as gradients can be divided by it.
+        state: The policy's variables.
+    """
+
+    is_pure = True
+
+    def __init__(self, policy: LossScale, state: GraphState) -> None:
+        self.policy, self.state = policy, state
+        # A class may override __call__ and keep the pure step.
+        self.scale: Callable[[], Any] = state.scale if type(policy).__call__ is LossScale.__call__ else policy
+
+    @property
+    def needs(self) -> FrozenSet[str]:
+        """The fields of the report that the policy reads."""
+        return self.policy.needs
+
+    @property
+    def variables(self) -> Dict[str, Any]:
+        """The variables of the state, by name."""
+        return self.state.state_variables
+
+    @property
+    def trackable(self) -> Any:
+        """The object that a checkpoint tracks."""
+        return self.state
+
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
+        """Return the operation that updates the state, and whether the gradients are applied."""
+        return self.state.step(Report(**report))
+
+
+class OpaquePolicy:
+    """A policy that implements ``__call__`` and ``update`` itself, in TensorFlow's style."""
+
+    is_pure = False
+    needs: FrozenSet[str] = frozenset()
+    variables: Mapping[str, Any] = {}
+
+    def __init__(self, policy: Any) -> None:
+        self.policy = policy
+
+    def scale(self) -> Any:
+        """Return the current loss scale, as far as gradients can be divided by it."""
+        return usable_scale(self.policy())
+
+    @property
+    def trackable(self) -> Any:
+        """The object that a checkpoint tracks: TensorFlow's own ``LossScale``, or a module with the variables."""
+        if hasattr(self.policy, "_track_trackable"):
+            return self.policy
+        module = tf.Module(name="loss_scale")
+        for name, value in vars(self.policy).items():
+            if isinstance(value, tf.Variable):
+                setattr(module, name, value)
+        return module
+
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
+        """Return the operation that updates the state, and whether the gradients are applied."""
+        update_op, should_apply = self.policy.update(list(grads))
+        return update_op, should_apply
+
+
 def make_variable(name: str, value: Any) -> Any:
-    """A variable for one piece of state."""
+    """Create a variable for one entry of a state."""
     variable = tf.Variable(value, name=name, dtype=value.dtype, trainable=False)
     if not tf.executing_eagerly():
-        # In TF1's graph mode Keras's session initializes the variables that its backend was told of, and no others. The
-        # public module does not have track_variable.
+        # In the graph mode of TF 1, Keras's session initializes only variables that its backend tracks. The public
+        # module does not export track_variable.
         backend = sys.modules[tf.keras.backend.get_value.__module__]
         if hasattr(backend, "track_variable"):
             backend.track_variable(variable)
     return variable
 
 
+def make_variables(state: State) -> Dict[str, Any]:
+    """Create a variable for each entry of a state."""
+    return {name: make_variable(name, value) for name, value in state.items()}
+
+
+def hold_in_graph(policy: Any, make_variables: MakeVariables = make_variables) -> Any:
+    """Move the state of a policy into variables, unless it is there, and return what an optimizer uses of it.
+
+    Args:
+        policy: The policy. Optimizers that share a policy share its state.
+        make_variables: Makes the variables for a state, by name.
+
+    Returns:
+        A :class:`GraphPolicy`, or an :class:`OpaquePolicy` for a policy with an ``update`` of its own.
+    """
+    if not has_pure_step(policy):
+        return OpaquePolicy(policy)
+    state = policy._memory
+    if not isinstance(state, GraphState):
+        state = policy.move_state(lambda policy, state: GraphState(policy, state, make_variables))
+    return GraphPolicy(policy, state)
+
+
 def _value(variable: Any) -> Any:
-    """As NumPy has it; in TF1's graph mode, Keras's session knows."""
+    """Return the value of a variable; in the graph mode of TF 1, from Keras's session."""
     return variable.numpy() if tf.executing_eagerly() else tf.keras.backend.get_value(variable)
 
 
@@ -84,5 +181,5 @@ def _current_scale(loss_scale: LossScale, dtype: Any = None, name: Any = None, a
     return scale if dtype is None else tf.cast(scale, dtype)
 
 
-# so that ``loss * optimizer.loss_scale`` works, as where TensorFlow's own class has a tensor of that name
+# ``loss * optimizer.loss_scale`` works, as it does where TensorFlow's own class has a tensor of that name.
 tf.register_tensor_conversion_function(LossScale, _current_scale)

@@ -1,27 +1,24 @@
-"""The operations of a pure step in TensorFlow: the names and results of ``lossscales.numpy_state.NumpyOps``."""
+"""The operations of a pure step in TensorFlow, with the names and results of ``scalekeeper.lossscales.NumpyOps``."""
 
 from typing import Any, Callable
+
+import functools
 
 import numpy as np
 import tensorflow as tf
 
 from ...lossscales._numpy_state import HIGHEST_LOG, LOWEST_LOG
+from .gradient_stats import is_finite
 
 _LARGEST = float(np.finfo(np.float32).max)
 _BITS_OF_ONE = 0x3F800000
-# type → the integers of the same width, and the bits of the exponent: all of them set in what is not finite
-_EXPONENT = {tf.float32: (tf.int32, 0x7F800000), tf.float64: (tf.int64, 0x7FF0000000000000)}
-
-
-def is_finite(values: Any) -> Any:
-    """``tf.math.is_finite`` by the bits: XLA's fast arithmetic on a CPU (up to 2.2) holds that no number is NaN."""
-    integers, exponent = _EXPONENT[values.dtype]
-    mask = tf.constant(exponent, integers)
-    return tf.not_equal(tf.bitwise.bitwise_and(tf.bitcast(values, integers), mask), mask)
 
 
 class TensorFlowOps:
-    """Each is one TensorFlow operation, or a few, that run on the device."""
+    """Operations that a policy's step may use; each is one TensorFlow operation or a few, and runs on the device."""
+
+    float32 = staticmethod(functools.partial(tf.constant, dtype=tf.float32))
+    int64 = staticmethod(functools.partial(tf.constant, dtype=tf.int64))
 
     minimum = staticmethod(tf.minimum)
     maximum = staticmethod(tf.maximum)
@@ -33,23 +30,15 @@ class TensorFlowOps:
     sqrt = staticmethod(tf.sqrt)
 
     @staticmethod
-    def float32(value: Any) -> Any:
-        return tf.constant(value, tf.float32)
-
-    @staticmethod
-    def int64(value: Any) -> Any:
-        return tf.constant(value, tf.int64)
-
-    @staticmethod
     def either(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
-        # both: a few operations on scalars cost less than a conditional
+        # Compute both: a few operations on scalars cost less than a conditional.
         chosen, other = if_true(), if_false()
         return {name: tf.where(condition, value, other[name]) for name, value in chosen.items()}
 
     @staticmethod
     def rounded(value: Any) -> Any:
-        # infinity instead of what is beyond the largest number: nothing changes, but no compiler sees that and looks
-        # through it. Both sides, as it may know of a sign: that a square is not negative
+        # Replace numbers beyond the largest float32 by infinity. No such number exists, but a compiler does not know
+        # that and keeps the operations before and after apart. Both signs, as it may know that a square is positive.
         for beyond, limit, infinity in ((tf.less, -_LARGEST, -np.inf), (tf.greater, _LARGEST, np.inf)):
             is_beyond = beyond(value, tf.constant(limit, tf.float32))
             value = tf.where(is_beyond, tf.constant(infinity, tf.float32), value)

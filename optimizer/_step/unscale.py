@@ -1,59 +1,121 @@
-"""The loss times the scale, and the gradients divided by it."""
+"""Scale the loss, unscale the gradients, and group small gradients into buckets."""
 
-from typing import Any, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
-# The reciprocal of a larger scale is no normal number. Most devices take that for zero, and all gradients would be.
+# The reciprocal of a larger scale is subnormal. Most devices flush it to zero, which would zero all gradients.
 _LARGEST_SCALE = 2.0**126
+# Up to this many elements, starting an operation costs more than the operation itself.
+_SMALL = 4096
+# From this many small gradients of one shape on, stacking them is cheaper than handling them one by one.
+_FEW = 4
 
 
-class Unscaling(NamedTuple):
-    """Where an unscaled gradient comes from: ``times(scaled, reciprocal)``."""
-
-    scaled: Any
-    reciprocal: Optional[Any]
-
-
-def usable(scale: Any) -> Any:
-    """The scale, as far as gradients can be divided by it."""
+def usable_scale(scale: Any) -> Any:
+    """Clamp a loss scale to the largest one that gradients can be divided by."""
     return tf.minimum(scale, _LARGEST_SCALE)
 
 
-def scaled(loss: Any, scale: Any) -> Any:
-    """The loss times the scale. A loss of fewer than 32 bits is scaled as float32, where the product can't overflow."""
+def scale_loss(loss: Any, scale: Any) -> Any:
+    """Multiply the loss by the scale; a loss of fewer than 32 bits becomes float32, where it cannot overflow."""
     loss = tf.convert_to_tensor(loss)
     if loss.dtype in (tf.float16, tf.bfloat16):
         loss = tf.cast(loss, tf.float32)
     return loss * tf.cast(scale, loss.dtype)
 
 
-def unscaled(grads: Sequence[Any], scale: Any) -> List[Any]:
-    """The gradients divided by the scale: sparse ones stay sparse, None stays None."""
+def unscale_gradients(grads: Sequence[Any], scale: Any) -> List[Any]:
+    """Divide the gradients by the scale: sparse ones stay sparse, None stays None."""
     reciprocal = 1.0 / scale
-    return [None if grad is None else _unscaled(grad, reciprocal) for grad in grads]
+    return [None if grad is None else _unscale(grad, reciprocal) for grad in grads]
 
 
-def _unscaled(grad: Any, reciprocal: Any) -> Any:
-    if isinstance(grad, tf.IndexedSlices):
-        return tf.IndexedSlices(times(grad.values, reciprocal), grad.indices, grad.dense_shape)
-    grad = tf.convert_to_tensor(grad)
-    result = times(grad, reciprocal)
-    if not tf.executing_eagerly():
-        # If the optimizer gets just this tensor, it can do the product where it needs it, and the graph drops this one.
-        result._scalekeeper_unscaling = Unscaling(grad, reciprocal)
-    return result
-
-
-def unscaling_of(grad: Any) -> Unscaling:
-    """How ``unscaled`` made this tensor; without a reciprocal, if it did not."""
-    return getattr(grad, "_scalekeeper_unscaling", Unscaling(grad, None))
-
-
-def times(values: Any, factor: Any) -> Any:
-    """A product in the type of the values; of whole numbers, which have no fractions, in float32."""
+def multiply(values: Any, factor: Any) -> Any:
+    """Multiply in the dtype of the values; integers become float32."""
     if values.dtype.is_integer:
         values = tf.cast(values, tf.float32)
     if values.dtype in (tf.float16, tf.bfloat16):  # where the factor itself could underflow
         return tf.cast(tf.cast(values, tf.float32) * factor, values.dtype)
     return values * tf.cast(factor, values.dtype)
+
+
+class _ScaledSource(NamedTuple):
+    """The tensors that an unscaled gradient was computed from: ``multiply(scaled, reciprocal)``."""
+
+    scaled: Any
+    reciprocal: Optional[Any]
+
+
+def _unscale(grad: Any, reciprocal: Any) -> Any:
+    if isinstance(grad, tf.IndexedSlices):
+        return tf.IndexedSlices(multiply(grad.values, reciprocal), grad.indices, grad.dense_shape)
+    grad = tf.convert_to_tensor(grad)
+    result = multiply(grad, reciprocal)
+    if not tf.executing_eagerly():
+        # If apply_gradients gets this very tensor, it multiplies where it needs the product, and the graph drops this.
+        result._scalekeeper_unscaling = _ScaledSource(grad, reciprocal)
+    return result
+
+
+class Bucket(NamedTuple):
+    """One gradient, or several of one shape stacked.
+
+    Attributes:
+        indices: The positions of the gradients in the list they came from.
+        values: The gradient, or the stack.
+        reciprocal: The factor the values still have to be multiplied by; None if they are unscaled already.
+    """
+
+    indices: Tuple[int, ...]
+    values: Any
+    reciprocal: Optional[Any] = None
+
+    def unscaled_values(self) -> Any:
+        """Return the values multiplied by the reciprocal, if there is one."""
+        return self.values if self.reciprocal is None else multiply(self.values, self.reciprocal)
+
+    def gradients(self) -> List[Any]:
+        """Return the unscaled gradients as tensors of the current graph, which summing over replicas requires."""
+        values = self.unscaled_values()
+        if len(self.indices) > 1:
+            return list(tf.unstack(values, num=len(self.indices)))
+        is_unchanged = self.reciprocal is None and not isinstance(values, tf.IndexedSlices)
+        return [tf.identity(values) if is_unchanged else values]
+
+
+def bucket_gradients(grads: Sequence[Any]) -> List[Bucket]:
+    """Group gradients: defer the unscaling of large ones, stack small ones of one shape and unscale them together."""
+    buckets = []
+    groups: Dict[Any, List[int]] = {}
+    grads = [grad if isinstance(grad, tf.IndexedSlices) else tf.convert_to_tensor(grad) for grad in grads]
+    sources = [getattr(grad, "_scalekeeper_unscaling", _ScaledSource(grad, None)) for grad in grads]
+    for index, (grad, source) in enumerate(zip(grads, sources)):
+        if has_at_most(_SMALL, grad):
+            alike = (grad.dtype, tuple(grad.shape), id(source.reciprocal))
+            groups.setdefault(alike, []).append(index)
+        else:
+            buckets.append(Bucket((index,), *source))
+    for indices in groups.values():
+        if len(indices) < _FEW:
+            buckets += [Bucket((index,), grads[index]) for index in indices]
+        else:
+            stack = tf.stack([sources[index].scaled for index in indices])
+            scaled = Bucket(tuple(indices), stack, sources[indices[0]].reciprocal)
+            buckets.append(Bucket(scaled.indices, scaled.unscaled_values()))
+    return buckets
+
+
+def gradients_of(buckets: Sequence[Bucket]) -> List[Any]:
+    """Return the unscaled gradients in their original order."""
+    found: Dict[int, Any] = {}
+    for bucket in buckets:
+        found.update(zip(bucket.indices, bucket.gradients()))
+    return [found[index] for index in sorted(found)]
+
+
+def has_at_most(count: int, values: Any) -> bool:
+    """Return whether a dense array is statically known to have at most this many elements."""
+    if isinstance(values, tf.IndexedSlices) or not values.shape.is_fully_defined():
+        return False
+    return bool(values.shape.num_elements() <= count)

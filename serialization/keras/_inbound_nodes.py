@@ -1,8 +1,7 @@
-"""How the layers of a functional model are connected: Keras 2 and Keras 3 write it differently, and count differently.
+"""The connections between the layers of a functional model, decoded from and encoded for Keras 2 and Keras 3.
 
-In between, a call is a :class:`Call`, and a tensor is a :class:`Tensor`, whose calls are counted from 0. Keras 2 counts
-those of a nested model from 1, as such a model has been called once when it was made; Keras 3 does so only where it
-names the outputs of the model around it, and only for functional models.
+Calls are numbered from 0 here. Keras 2 numbers those of a nested model from 1, because creating the model calls it
+once. Keras 3 does so only in the outputs of the outer model, and only for functional models.
 """
 
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Sequence
@@ -11,7 +10,7 @@ from ...registry.errors import TranslationError, shown
 
 _CONSTANT = "_CONSTANT_VALUE"
 _KERAS_TENSOR = "__keras_tensor__"
-# class → what its arguments after the first are called
+# class → names of its call arguments after the first
 _RECURRENT = dict.fromkeys(
     ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
     ("initial_state", "mask", "training"),
@@ -25,7 +24,7 @@ _ARGUMENTS: Dict[str, Sequence[str]] = {
 
 
 class Tensor(NamedTuple):
-    """The output of a layer: of which call, and which of several."""
+    """One output of one call of a layer."""
 
     layer: str
     call: int
@@ -33,68 +32,70 @@ class Tensor(NamedTuple):
 
 
 class Constant(NamedTuple):
-    """A value among the inputs."""
+    """A constant among the inputs."""
 
     value: Any
 
 
 class Call(NamedTuple):
-    """One call of a layer: its first argument, a nest of tensors and constants, and the others by name."""
+    """One call of a layer: the first argument, a nest of tensors and constants, and the others by name."""
 
     inputs: Any
     arguments: Dict[str, Any]
 
 
-class Counting(NamedTuple):
-    """The nested models among the layers of a model, whose calls are counted from 1 at some places."""
+class NestedModels(NamedTuple):
+    """The names of the models among the layers of a model."""
 
     functional: Collection[str]
-    sequential: Collection[str]  # with an input of their own
+    sequential: Collection[str]  # with an input layer
 
-    def begins_at(self, layer: str, functional: bool, sequential: bool) -> int:
+    def first_call(self, layer: str, functional: bool, sequential: bool) -> int:
+        """Return the number of a layer's first call: 1 for nested models of the given kinds, otherwise 0."""
         return int((functional and layer in self.functional) or (sequential and layer in self.sequential))
 
 
-# Reading
+# Decoding
 
 
-def is_keras_3_call(node: Any) -> bool:
+def has_keras_tensors(node: Any) -> bool:
+    """Return whether a call is in the notation of Keras 3."""
     return isinstance(node, Mapping)
 
 
-def read_call(node: Any, class_name: str, counting: Counting, layers: Collection[str]) -> Call:
-    """A call as either Keras writes it."""
-    return _read_keras_3(node, class_name) if is_keras_3_call(node) else _read_keras_2(node, counting, layers)
+def decode_call(node: Any, class_name: str, nested: NestedModels, layers: Collection[str]) -> Call:
+    """Return a call that either Keras wrote."""
+    return _decode_tensors(node, class_name) if has_keras_tensors(node) else _decode_lists(node, nested, layers)
 
 
-def _read_keras_3(node: Mapping[str, Any], class_name: str) -> Call:
-    first, *rest = [_revived(each) for each in node["args"]]
+def _decode_tensors(node: Mapping[str, Any], class_name: str) -> Call:
+    first, *rest = [_decode_tensor(each) for each in node["args"]]
     names = _ARGUMENTS.get(class_name, ())
     if len(rest) > len(names):
         raise TranslationError(
-            f"{class_name} is called with {len(rest) + 1} arguments, and only that of the first is known: build the "
-            "model in code, and call restore"
+            f"{class_name} is called with {len(rest) + 1} positional arguments, and the names of {len(names) + 1} are "
+            "known: build the model in code, then call scalekeeper.restore(model, path)"
         )
-    arguments = {**dict(zip(names, rest)), **{name: _revived(each) for name, each in node["kwargs"].items()}}
-    # Keras 3 notes the phase it was built in, and goes by the phase it is called in
-    said = {name: each for name, each in arguments.items() if each is not None and (name, each) != ("training", False)}
-    return Call(first, said)
+    arguments = {**dict(zip(names, rest)), **{name: _decode_tensor(each) for name, each in node["kwargs"].items()}}
+    # Keras 3 writes the phase in which the model was built, and ignores it
+    given = {name: each for name, each in arguments.items() if each is not None and (name, each) != ("training", False)}
+    return Call(first, given)
 
 
-def _revived(value: Any) -> Any:
+def _decode_tensor(value: Any) -> Any:
     if isinstance(value, Mapping) and value.get("class_name") == _KERAS_TENSOR:
         return Tensor(*value["config"]["keras_history"])
-    return _mapped(value, _revived)
+    return _mapped(value, _decode_tensor)
 
 
-def _read_keras_2(node: Any, counting: Counting, layers: Collection[str]) -> Call:
+def _decode_lists(node: Any, nested: NestedModels, layers: Collection[str]) -> Call:
     arguments: Dict[str, Any] = {}
 
     def tensor(layer: str, call: int, output: int) -> Tensor:
-        return Tensor(layer, call - counting.begins_at(layer, True, True), output)
+        return Tensor(layer, call - nested.first_call(layer, True, True), output)
 
     def argument(value: Any) -> Any:
-        if _is_place(value) and value[0] in layers:
+        if _is_position(value) and value[0] in layers:
             return tensor(*value)
         return _mapped(value, argument)
 
@@ -106,95 +107,98 @@ def _read_keras_2(node: Any, counting: Counting, layers: Collection[str]) -> Cal
 
     inputs = first(node)
     is_alone = isinstance(inputs, list) and len(inputs) == 1
-    said = {name: each for name, each in arguments.items() if each is not None}
-    return Call(inputs[0] if is_alone else inputs, said)
+    given = {name: each for name, each in arguments.items() if each is not None}
+    return Call(inputs[0] if is_alone else inputs, given)
 
 
-def _is_place(value: Any) -> bool:
+def _is_position(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and len(value) == 3 and [type(each) for each in value] == [str, int, int]
 
 
-def read_ends(ends: Any, counting: Counting, is_keras_3: bool) -> Any:
-    """A model's inputs or outputs: a tensor, or a nest of them; a list of one is that one."""
+def decode_ends(ends: Any, nested: NestedModels, has_keras_tensors: bool) -> Any:
+    """Return the inputs or outputs of a model: a tensor or a nest of tensors; a list of one is that one."""
 
     def read(value: Any) -> Any:
-        if _is_place(value):
+        if _is_position(value):
             layer, call, output = value
-            return Tensor(layer, call - counting.begins_at(layer, True, not is_keras_3), output)
+            return Tensor(layer, call - nested.first_call(layer, True, not has_keras_tensors), output)
         return _mapped(value, read)
 
     found = read(ends)
     return found[0] if isinstance(found, list) and len(found) == 1 else found
 
 
-# Writing
+# Encoding
 
 
-def written_call(call: Call, class_name: str, counting: Counting, is_keras_3: bool) -> Any:
-    """A call as one of the two Keras writes it."""
-    return _written_keras_3(call, class_name) if is_keras_3 else _written_keras_2(call, class_name, counting)
+def encode_call(call: Call, class_name: str, nested: NestedModels, has_keras_tensors: bool) -> Any:
+    """Return a call in the notation of Keras 3, with tensors, or of Keras 2, with lists."""
+    return _encode_tensors(call, class_name) if has_keras_tensors else _encode_lists(call, class_name, nested)
 
 
-def _written_keras_3(call: Call, class_name: str) -> Dict[str, Any]:
+def _encode_tensors(call: Call, class_name: str) -> Dict[str, Any]:
     inputs, arguments = call.inputs, dict(call.arguments)
-    if class_name in _RECURRENT and isinstance(inputs, list):  # Keras 2 has the states among the inputs
+    if class_name in _RECURRENT and isinstance(inputs, list):  # Keras 2 has the states there
         inputs, arguments["initial_state"] = inputs[0], inputs[1:]
     if arguments.get("training") is False:
         raise TranslationError(
             f"{class_name} is called with training=False, which Keras 3 does not keep: build the model in code with "
-            "a layer that is not trainable, and call restore"
+            "a layer that is not trainable, then call scalekeeper.restore(model, path)"
         )
-    return {"args": [_noted(inputs)], "kwargs": {name: _noted(each) for name, each in arguments.items()}}
+    return {
+        "args": [_encode_tensor(inputs)],
+        "kwargs": {name: _encode_tensor(each) for name, each in arguments.items()},
+    }
 
 
-def _noted(value: Any) -> Any:
+def _encode_tensor(value: Any) -> Any:
     if isinstance(value, Tensor):
-        # its shape and type are not looked at: the layer it comes from knows them
+        # Keras ignores shape and dtype here
         config = {"shape": [None], "dtype": "float32", "keras_history": list(value)}
         return {"class_name": _KERAS_TENSOR, "config": config}
-    return value.value if isinstance(value, Constant) else _mapped(value, _noted)
+    return value.value if isinstance(value, Constant) else _mapped(value, _encode_tensor)
 
 
-def _written_keras_2(call: Call, class_name: str, counting: Counting) -> Any:
+def _encode_lists(call: Call, class_name: str, nested: NestedModels) -> Any:
     inputs, arguments = call.inputs, dict(call.arguments)
     states = arguments.get("initial_state")
     if class_name in _RECURRENT and states is not None and _has_tensor(states):
         inputs = [inputs, *(states if isinstance(states, list) else [states])]
         del arguments["initial_state"]
 
-    def place(tensor: Tensor) -> List[Any]:
-        return [tensor.layer, tensor.call + counting.begins_at(tensor.layer, True, True), tensor.output]
+    def position(tensor: Tensor) -> List[Any]:
+        return [tensor.layer, tensor.call + nested.first_call(tensor.layer, True, True), tensor.output]
 
     def argument(value: Any) -> Any:
-        return place(value) if isinstance(value, Tensor) else _mapped(value, argument)
+        return position(value) if isinstance(value, Tensor) else _mapped(value, argument)
 
     written = {name: argument(each) for name, each in arguments.items()}
 
     def first(value: Any) -> Any:
         if isinstance(value, Tensor):
-            return [*place(value), written]
+            return [*position(value), written]
         return [_CONSTANT, -1, value.value, written] if isinstance(value, Constant) else _mapped(value, first)
 
     return [first(inputs)] if isinstance(inputs, (Tensor, Constant)) else first(inputs)
 
 
-def written_ends(ends: Any, counting: Counting, is_keras_3: bool) -> Any:
-    """A model's inputs or outputs as one of the two Keras writes them."""
+def encode_ends(ends: Any, nested: NestedModels, has_keras_tensors: bool) -> Any:
+    """Return the inputs or outputs of a model in the notation of Keras 3 or of Keras 2."""
 
     def write(value: Any) -> Any:
         if isinstance(value, Tensor):
-            begins_at = counting.begins_at(value.layer, True, not is_keras_3)
-            return [value.layer, value.call + begins_at, value.output]
+            first_call = nested.first_call(value.layer, True, not has_keras_tensors)
+            return [value.layer, value.call + first_call, value.output]
         return _mapped(value, write)
 
-    return [write(ends)] if isinstance(ends, Tensor) and not is_keras_3 else write(ends)
+    return [write(ends)] if isinstance(ends, Tensor) and not has_keras_tensors else write(ends)
 
 
 # Nests
 
 
 def tensors_in(value: Any) -> List[Tensor]:
-    """All tensors in a nest."""
+    """Return all tensors in a nest."""
     found: List[Tensor] = []
 
     def collect(each: Any) -> Any:
@@ -212,16 +216,22 @@ def _has_tensor(value: Any) -> bool:
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
-    """The same nest with what ``function`` makes of each part; what is no nest is left as it is."""
+    """Return the same nest with ``function`` applied to each part; other values are returned as they are."""
     if isinstance(value, Mapping):
         return {name: function(each) for name, each in value.items()}
     return [function(each) for each in value] if isinstance(value, (list, tuple)) else value
 
 
 def without_masks(call: Call, operations: Collection[str], computes_masks: bool) -> Call:
-    """A call without a mask that an operation of Keras 3 computes: Keras 2 hands masks on by itself.
+    """Return a call without a mask that an operation of Keras 3 computes: Keras 2 passes masks on by itself.
 
-    ``operations`` are the layers that are mere operations; to use them for anything else can't be translated.
+    Args:
+        call: The call.
+        operations: The layers that are operations.
+        computes_masks: Whether a layer of the model computes masks.
+
+    Raises:
+        TranslationError: If the call uses an operation for anything else.
     """
 
     def used(value: Any) -> List[str]:
@@ -233,7 +243,7 @@ def without_masks(call: Call, operations: Collection[str], computes_masks: bool)
     left = used([call.inputs, arguments])
     if left:
         raise TranslationError(
-            f"the model computes {shown(left[0])} by an operation of Keras 3 that is no layer: build the model in "
-            "code, and call restore"
+            f"the model computes {shown(left[0])} by an operation of Keras 3 that is not a layer: build the model in "
+            "code, then call scalekeeper.restore(model, path)"
         )
     return call._replace(arguments=arguments)

@@ -1,4 +1,4 @@
-"""Which arguments the layers of a TensorFlow take that need not be installed."""
+"""The argument names of the layers of every target TensorFlow."""
 
 from typing import Any, Callable, Collection, Dict, List, Optional
 
@@ -9,10 +9,10 @@ import pkgutil
 from ...registry._targets import Target
 
 
-def accepted_on(target: Target) -> Callable[[str], Optional[Collection[str]]]:
-    """Class name → the names of its arguments on the target; None where it has no such layer.
+def layer_arguments(target: Target) -> Callable[[str], Optional[Collection[str]]]:
+    """Return a function that maps a layer's class to its argument names on a target; None if it has no such layer.
 
-    The table, ``layers.json``, was made on real installations by ``compat_tests/signatures/record_layers.py``.
+    ``compat_tests/signatures/record_layers.py`` records the table, ``layer_signatures.json``, on real installations.
     """
     table = _table()
     bit = 1 << table["targets"].index(target.name)
@@ -20,7 +20,7 @@ def accepted_on(target: Target) -> Callable[[str], Optional[Collection[str]]]:
     def accepted(class_name: str) -> Optional[List[str]]:
         arguments = table["layers"].get(class_name, {})
         found = [name for name, targets in arguments.items() if targets & bit]
-        return found or None  # the class itself is an argument without a name
+        return found or None  # the class itself is recorded as an argument without a name
 
     return accepted
 

@@ -1,344 +1,295 @@
-"""What an optimizer's configuration declares, whoever wrote it; and its arguments in the words of another Keras."""
+"""The configuration of an optimizer with its loss scale: decoded from any Keras, encoded for any Keras."""
 
-from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Optional
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-import functools
-
-import numpy as np
-
-from ...registry._monitor_options import NAMES as MONITORING
+from ...registry._monitor_options import NAMES as MONITOR_OPTIONS
 from ...registry._optimizer_spec import OPTIMIZERS, SCHEDULES
-from ...registry._targets import Target, known_targets, ranges
 from ...registry.errors import TranslationError, shown
+from ._optimizer_arguments import Constructor, class_name_of, translated_arguments
+from .profile import (
+    CLIPPING,
+    POLICY_KEY,
+    UNKNOWN,
+    EncodedLossScale,
+    KerasProfile,
+    Policy,
+    Reader,
+    decode_newer_keys,
+    fixed_policy,
+    profile_of_inner,
+    profiles,
+)
+from .target import KerasTarget
 
-# Whose arguments an inner optimizer's are: those of OptimizerV2, of the new optimizers of Keras 2, or of Keras 3.
-LEGACY, NEW, KERAS_3, UNKNOWN = "legacy", "new", "keras3", "unknown"
-
-_WRAPPERS = ("LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3")
-_PACKAGES_OF_KERAS = ("Custom", "keras", "tf_keras")  # as in Custom>Adam
-_SCALE = {"loss_scale", "dynamic", "initial_scale", "dynamic_growth_steps"}  # what a wrapper says of its scale
-CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
-_AVERAGING = ("ema_momentum", "ema_overwrite_frequency")  # matter with use_ema only
-# argument → values with which an optimizer trains as one that does not have the argument
-_NEUTRAL: Dict[str, Any] = {
-    **dict.fromkeys(CLIPPING, (None,)),
-    "weight_decay": (None, 0, False),
-    "use_ema": (False, None),
-    "gradient_accumulation_steps": (None,),
-    "loss_scale_factor": (None,),
-}
-_SAYS_NOTHING = ("is_legacy_optimizer", "jit_compile", "name")
-# legacy Nadam has a decay of its own, of the momentum: a constructor takes it as schedule_decay, and ignores decay
-_NADAM, _NADAMS_DECAY, _NEW_NADAMS_DECAY = "Nadam", 0.004, 1.0
-_INVERSE_TIME_DECAY = "InverseTimeDecay"
+_SKIPPED_STEPS = "skipped_steps"
+_MAX_DEPTH = 8  # of optimizers inside optimizers in an untrusted file
 
 
-class Declaration(NamedTuple):
-    """An optimizer with its loss scale, as a configuration declares them."""
+class OptimizerConfig(NamedTuple):
+    """An optimizer with its loss scale, as a configuration of any Keras declares them."""
 
-    class_name: str  # Adam; or a class of the user's, under its registered name: MyPackage>MyOptimizer
+    class_name: str  # Adam; a custom class has its registered name: MyPackage>MyOptimizer
     arguments: Dict[str, Any]  # of the inner optimizer, as written
     policy: Optional[Dict[str, Any]] = None  # class_name and config of the loss scale; None: there is none
     skipped_steps: Optional[str] = None  # as written
-    name: Optional[str] = None  # the wrapper's
-    family: str = UNKNOWN  # LEGACY, NEW, KERAS_3 or UNKNOWN
-    monitoring: Optional[Dict[str, Any]] = None  # what it keeps an eye on, as written
-    optimizer: Any = None  # the inner optimizer, where the configuration holds an object already
+    name: Optional[str] = None  # of the wrapper
+    family: str = UNKNOWN  # of the inner optimizer
+    monitoring: Optional[Dict[str, Any]] = None  # monitor options, as written
+    optimizer: Any = None  # the inner optimizer, where the configuration holds the object itself
 
 
-def declared(config: Mapping[str, Any]) -> Declaration:
-    """Read an optimizer's configuration: ``class_name`` and ``config``, or the inner mapping that from_config gets.
+class EncodedConfig(NamedTuple):
+    """A configuration for a target, and what of the optimizer it lacks."""
 
-    >>> from scalekeeper.serialization.keras._optimizer_config import declared
+    config: Dict[str, Any]  # class_name and config, for plain Keras
+    profile: KerasProfile  # the generation of the inner optimizer on the target
+    has_wrapper: bool  # whether it is the configuration of a LossScaleOptimizer
+    dropped: List[str]  # what plain Keras does not get, in sentences
+    full_config: Dict[str, Any]  # the same for scalekeeper: complete
+
+    @property
+    def family(self) -> str:
+        """The family of the inner optimizer."""
+        return self.profile.family
+
+
+# Decoding
+
+
+def decode_config(config: Mapping[str, Any]) -> OptimizerConfig:
+    """Return what the configuration of an optimizer declares, whichever Keras wrote it.
+
+    Args:
+        config: class_name and config, or the inner mapping that ``from_config`` receives.
+
+    Raises:
+        TranslationError: If it is not the configuration of an optimizer.
+
+    >>> from scalekeeper.serialization.keras._optimizer_config import decode_config
     >>> sgd = {"class_name": "SGD", "config": {"learning_rate": 0.5, "decay": 0.0}}
-    >>> declared({"inner_optimizer": sgd, "dynamic": False, "initial_scale": 128.0}).policy
+    >>> decode_config({"inner_optimizer": sgd, "dynamic": False, "initial_scale": 128.0}).policy
     {'class_name': 'FixedLossScale', 'config': {'loss_scale_value': 128.0}}
     """
     try:
-        return _declared(config)
+        return _decode(config)
     except TranslationError:
         raise
-    except (KeyError, TypeError, AttributeError, ValueError) as error:  # a list where a mapping should be, and its like
+    except (KeyError, TypeError, AttributeError, ValueError) as error:  # such as a list instead of a mapping
         message = f"{shown(config)} is not an optimizer's configuration: {type(error).__name__}: {error}"
         raise TranslationError(message) from error
 
 
-def _declared(config: Mapping[str, Any]) -> Declaration:
+def _decode(config: Mapping[str, Any]) -> OptimizerConfig:
     if "class_name" in config and not _is_wrapper(config):
-        return _bare(config)
+        return _decode_inner(config)
     wrapper = config["config"] if "class_name" in config else config
-    inner = wrapper.get("inner_optimizer", wrapper.get("optimizer"))
+    inner = _inner_of(wrapper)
     if isinstance(inner, Mapping):
-        # a scale of its own beside the wrapper's is an argument like others
-        declaration = _bare(inner, keeps_scale=bool(_SCALE & wrapper.keys()))
+        # beside the wrapper's scale, a scale of the inner optimizer is an ordinary argument
+        decoded = _decode_inner(inner, keeps_scale=any(name in wrapper for name in _scale_keys()))
     elif inner is not None:
-        declaration = Declaration("", {}, optimizer=inner)
+        decoded = OptimizerConfig("", {}, optimizer=inner)
     else:
         raise TranslationError(
-            f"no optimizer is in {shown(dict(config))}: a LossScaleOptimizer's configuration has 'inner_optimizer' or, "
+            f"{shown(dict(config))} holds no optimizer: a LossScaleOptimizer's configuration has 'inner_optimizer' or, "
             "up to TensorFlow 2.3, 'optimizer'"
         )
-    family = _family_by_wrapper(config, wrapper) if declaration.family == UNKNOWN else declaration.family
-    return declaration._replace(
-        policy=declaration.policy or _policy(wrapper),
-        skipped_steps=wrapper.get("skipped_steps"),
+    return decoded._replace(
+        policy=decoded.policy or _decode_policy(wrapper),
+        skipped_steps=wrapper.get(_SKIPPED_STEPS),
         name=wrapper.get("name"),
-        monitoring={name: wrapper[name] for name in MONITORING if name in wrapper},
-        family=family,
+        monitoring={name: wrapper[name] for name in MONITOR_OPTIONS if name in wrapper},
+        family=_family_of_wrapper(config, wrapper) if decoded.family == UNKNOWN else decoded.family,
     )
+
+
+def _inner_keys() -> List[str]:
+    return list(dict.fromkeys(each.inner_key for each in profiles()))
+
+
+def _inner_of(wrapper: Mapping[str, Any]) -> Any:
+    return next((wrapper[name] for name in _inner_keys() if name in wrapper), None)
+
+
+def _scale_keys() -> List[str]:
+    return list(dict.fromkeys([POLICY_KEY, *(name for each in profiles() for name in each.scale_keys)]))
+
+
+def wrapper_class_names() -> List[str]:
+    """Return the names of Keras's own LossScaleOptimizer classes in every generation, oldest first."""
+    found = [name for each in profiles() for name in (each.wrapper_class_name, *each.old_wrapper_class_names)]
+    return sorted(dict.fromkeys(found))
 
 
 def _is_wrapper(config: Mapping[str, Any]) -> bool:
     inner = config.get("config")
-    holds_one = isinstance(inner, Mapping) and bool({"inner_optimizer", "optimizer"} & inner.keys())
-    return holds_one or str(config["class_name"]).split(">")[-1] in _WRAPPERS
+    holds_optimizer = isinstance(inner, Mapping) and any(name in inner for name in _inner_keys())
+    return holds_optimizer or str(config["class_name"]).split(">")[-1] in wrapper_class_names()
 
 
-def _bare(config: Mapping[str, Any], keeps_scale: bool = False) -> Declaration:
-    """An optimizer without a wrapper; Keras 3's have a fixed loss scale among their arguments."""
-    arguments = dict(config["config"])
-    policy = None
-    if not keeps_scale and arguments.get("loss_scale_factor") is not None:
-        policy = _fixed(arguments.pop("loss_scale_factor"))
-    return Declaration(_class_name(config, OPTIMIZERS), arguments, policy, family=_family(config))
+def _decode_inner(config: Mapping[str, Any], keeps_scale: bool = False) -> OptimizerConfig:
+    """Decode an optimizer without a wrapper; those of Keras 3 may have a fixed loss scale among their arguments."""
+    arguments, policy = dict(config["config"]), None
+    for name in () if keeps_scale else _inner_scale_keys():
+        if arguments.get(name) is not None:
+            policy = fixed_policy(arguments.pop(name))
+    profile = profile_of_inner(config)
+    family = UNKNOWN if profile is None else profile.family
+    return OptimizerConfig(class_name_of(config, OPTIMIZERS), arguments, policy, family=family)
 
 
-def _policy(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
-    """The loss scale of a wrapper, in the words of 2.0, which are ours."""
-    if "loss_scale" in wrapper:
-        policy = wrapper["loss_scale"]
+def _inner_scale_keys() -> List[str]:
+    return [each.inner_scale_key for each in profiles() if each.inner_scale_key is not None]
+
+
+def _decode_policy(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
+    if POLICY_KEY in wrapper:
+        policy = wrapper[POLICY_KEY]
         if not isinstance(policy["class_name"], str):
-            raise TypeError(f"{shown(policy['class_name'])} is not the name of a loss scale's class")
+            raise TypeError(f"expected the name of a loss scale's class, got {shown(policy['class_name'])}")
         return {"class_name": policy["class_name"], "config": dict(policy["config"])}
-    scale, period = wrapper.get("initial_scale"), wrapper.get("dynamic_growth_steps")
-    if wrapper.get("dynamic", True):
-        words = {"initial_loss_scale": scale, "increment_period": period, "multiplier": 2.0}
-        config = {name: plain_numbers(value) for name, value in words.items() if value is not None}
-        return {"class_name": "DynamicLossScale", "config": config}
-    if scale is None:
-        raise TranslationError("dynamic is false and initial_scale is not there: give the scale that stays")
-    return _fixed(scale)
+    found = (each.decode_loss_scale(wrapper) for each in profiles())
+    return next((each for each in found if each is not None), None) or decode_newer_keys(wrapper)
 
 
-def in_newer_words(policy: Mapping[str, Any]) -> Optional[Dict[str, Any]]:
-    """A policy's configuration as 2.4 and later have it, if they can say it: a fixed scale, or a plain dynamic one."""
-    class_name, config = policy["class_name"], dict(policy["config"])
-    if class_name == "FixedLossScale" and config.keys() == {"loss_scale_value"}:
-        return {"dynamic": False, "initial_scale": config["loss_scale_value"], "dynamic_growth_steps": None}
-    if class_name == "DynamicLossScale" and config.pop("multiplier", None) == 2.0 and len(config) == 2:
-        scale, period = config["initial_loss_scale"], config["increment_period"]
-        return {"dynamic": True, "initial_scale": scale, "dynamic_growth_steps": period}
+def _family_of_wrapper(config: Mapping[str, Any], wrapper: Mapping[str, Any]) -> str:
+    found = (each.family for each in profiles() if each.recognizes_wrapper(config, wrapper))
+    return next(found, UNKNOWN)
+
+
+def has_loss_scale(config: Optional[Mapping[str, Any]]) -> bool:
+    """Return whether the optimizer configuration of a model declares a loss scale of Keras's or scalekeeper's class."""
+    config = config or {}
+    name = str(config.get("class_name"))
+    if "LossScaleOptimizer" in name or name in wrapper_class_names():
+        return True
+    return any(config.get("config", {}).get(key) for key in _inner_scale_keys())
+
+
+def config_with_policy(config: Optional[Mapping[str, Any]], policy: Optional[Policy]) -> Dict[str, Any]:
+    """Return the inner mapping that ``from_config`` receives, with a policy in place of the configuration's own.
+
+    Args:
+        config: The optimizer's configuration, class_name and config, of any Keras.
+        policy: class_name and config; None keeps what the configuration declares.
+    """
+    wrapper = dict(config or {})
+    name = str(wrapper.get("class_name"))
+    is_wrapper = "LossScaleOptimizer" in name or name in wrapper_class_names()
+    wrapper = dict(wrapper["config"]) if is_wrapper else {"inner_optimizer": wrapper}
+    if policy is not None:
+        for key in _scale_keys():
+            wrapper.pop(key, None)
+        wrapper[POLICY_KEY] = policy
+    return wrapper
+
+
+def inner_config(config: Any) -> Any:
+    """Return the configuration of the innermost optimizer: a LossScaleOptimizer's holds another one."""
+    for _ in range(_MAX_DEPTH):
+        inside = config.get("config") if isinstance(config, Mapping) else None
+        inner = _inner_of(inside) if isinstance(inside, Mapping) else None
+        if not isinstance(inner, Mapping):
+            break
+        config = inner
+    return config
+
+
+def inner_class(config: Any) -> Optional[str]:
+    """Return the class of the innermost optimizer without its package; None if the configuration does not name it."""
+    config = inner_config(config)
+    class_name = config.get("class_name") if isinstance(config, Mapping) else None
+    return class_name.split(">")[-1] if isinstance(class_name, str) else None
+
+
+# Encoding
+
+
+def encode_wrapper(profile: KerasProfile, inner: Any, policy: Policy, name: Optional[str] = None) -> Dict[str, Any]:
+    """Return what ``get_config`` returns: the keys of a generation's LossScaleOptimizer, complete for scalekeeper.
+
+    Args:
+        profile: The generation.
+        inner: The configuration of the inner optimizer.
+        policy: class_name and config of the loss scale.
+        name: The name of the wrapper, for generations that write it.
+    """
+    keys = profile.encode_loss_scale(policy, Reader.SCALEKEEPER).wrapper
+    return _wrapper_keys(profile, inner, keys or {}, name)
+
+
+def encode_config(target: KerasTarget, optimizer: OptimizerConfig) -> EncodedConfig:
+    """Return the configuration of an optimizer with its loss scale, as the target's own class writes it.
+
+    Args:
+        target: The Keras that reads it, which need not be installed.
+        optimizer: A decoded configuration.
+
+    Raises:
+        TranslationError: If the target has no equivalent of the inner optimizer.
+    """
+    profile, entry = _target_entry(target, optimizer)
+    inner = _encode_inner(target, optimizer, profile, entry)
+    policy, where = optimizer.policy, str(target)
+    scale = EncodedLossScale(None, {}, [])
+    if policy is not None:
+        scale = profile.encode_loss_scale(policy, Reader.PLAIN_KERAS, where)
+    monitoring = optimizer.monitoring or {}
+    dropped = [*scale.dropped, *(f"{key}={value}: {where} does not monitor steps" for key, value in monitoring.items())]
+    if scale.wrapper is not None:
+        keys = _wrapper_keys(profile, inner, scale.wrapper, optimizer.name or "loss_scale_optimizer")
+        config = profile.wrapper_entry(keys, target.package, target.writes_modules)
+    else:
+        config = {**inner, "config": {**inner["config"], **scale.inner}}
+    full_config = config
+    if dropped or optimizer.skipped_steps is not None:
+        options = {POLICY_KEY: policy, _SKIPPED_STEPS: optimizer.skipped_steps, **monitoring}
+        given = {key: value for key, value in options.items() if value is not None}
+        keys = {profile.inner_key: inner, **given}
+        full_config = profile.wrapper_entry(keys, target.package, target.writes_modules)
+    return EncodedConfig(config, profile, scale.wrapper is not None, dropped, full_config)
+
+
+def _wrapper_keys(profile: KerasProfile, inner: Any, scale: Mapping[str, Any], name: Optional[str]) -> Dict[str, Any]:
+    named = {"name": name} if profile.writes_wrapper_name else {}
+    return {**named, profile.inner_key: inner, **scale}
+
+
+def _target_entry(target: KerasTarget, optimizer: OptimizerConfig) -> Tuple[KerasProfile, Mapping[str, Any]]:
+    """Return the generation that an optimizer is of on the target, and the entry of its class in the target's table."""
+    entries = {entry["class"]: entry for entry in target.target.table[OPTIMIZERS].values()}
+    for profile in sorted(target.profiles, key=lambda each: each.family != optimizer.family):  # its own family first
+        path = f"{profile.optimizers_path(target.target.version)}.{optimizer.class_name}"
+        if path in entries:
+            return profile, entries[path]
+    known = sorted({path.rpartition(".")[2] for path in entries})
+    raise TranslationError(f"{target} has no optimizer {shown(optimizer.class_name)}; it has {', '.join(known)}")
+
+
+def _encode_inner(
+    target: KerasTarget, optimizer: OptimizerConfig, profile: KerasProfile, entry: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Return the inner optimizer with all arguments, as configurations have them."""
+    defaults = dict(entry["arguments"])
+    constructor = Constructor(set(defaults), defaults, lambda name: _schedule_arguments(target, name))
+    given = translated_arguments(optimizer.class_name, optimizer.arguments, optimizer.family, constructor)
+    config = {**defaults, "name": optimizer.class_name, **given, **profile.extra_arguments}
+    if profile.omits_unset_clipping:
+        config = {key: value for key, value in config.items() if key not in CLIPPING or value is not None}
+    if isinstance(config.get("learning_rate"), Mapping):
+        config["learning_rate"] = _entry(target, config["learning_rate"], "optimizers.schedules")
+    path = profile.optimizers_path(target.target.version)
+    return _entry(target, {"class_name": optimizer.class_name, "config": config}, path)
+
+
+def _schedule_arguments(target: KerasTarget, class_name: str) -> Optional[List[str]]:
+    for entry in target.target.table[SCHEDULES].values():
+        if entry["class"].rpartition(".")[2] == class_name:
+            return list(entry["arguments"])
     return None
 
 
-def _fixed(scale: Any) -> Dict[str, Any]:
-    return {"class_name": "FixedLossScale", "config": {"loss_scale_value": plain_numbers(scale)}}
-
-
-def _class_name(config: Mapping[str, Any], kind: str) -> str:
-    """The class without what Keras puts before its own; a user's class keeps its registered name."""
-    name = str(config["class_name"])
-    registered = config.get("registered_name")
-    if registered and registered.split(">")[0] not in (*_PACKAGES_OF_KERAS, registered):
-        return str(registered)
-    package, _, bare = name.rpartition(">")
-    return bare if package in _PACKAGES_OF_KERAS and bare in shipped(kind) else name
-
-
-def _family(config: Mapping[str, Any]) -> str:
-    arguments, module = config["config"], str(config.get("module"))
-    if "is_legacy_optimizer" in arguments:
-        return LEGACY if arguments["is_legacy_optimizer"] else NEW
-    if module.endswith(".legacy") or "decay" in arguments:
-        return LEGACY
-    if "jit_compile" in arguments or str(config["class_name"]).startswith("Custom>"):
-        return NEW
-    return KERAS_3 if "use_ema" in arguments else UNKNOWN
-
-
-def _family_by_wrapper(config: Mapping[str, Any], wrapper: Mapping[str, Any]) -> str:
-    """For an inner optimizer that does not tell, such as a user's: the wrapper's class and words do."""
-    name = config.get("class_name")
-    if name == "LossScaleOptimizerV3":
-        return NEW
-    if "optimizer" in wrapper or name == "LossScaleOptimizerV1":
-        return LEGACY
-    if name == "LossScaleOptimizer" and "dynamic" in wrapper:
-        return LEGACY
-    return KERAS_3 if config.get("module") == "keras.optimizers" else UNKNOWN
-
-
-# The same in the words of another Keras
-
-
-def arguments_for(
-    declaration: Declaration,
-    accepted: Collection[str],
-    defaults: Mapping[str, Any],
-    accepted_by_schedule: Callable[[str], Optional[Collection[str]]],
-) -> Dict[str, Any]:
-    """The arguments of the inner optimizer as a constructor with the ``accepted`` names takes them.
-
-    ``defaults`` are that constructor's. ``accepted_by_schedule(class_name)`` gives the names that a learning-rate
-    schedule's constructor accepts; None where there is no such class. What the constructor does not know is left out
-    if training is the same without it; otherwise it is a :class:`TranslationError`.
-    """
-    given: Dict[str, Any] = plain_numbers(declaration.arguments)
-    problems: List[str] = []
-    if "lr" in given:  # it wins, as in the constructors that have both
-        given["learning_rate"] = given.pop("lr")
-    if isinstance(given.get("learning_rate"), Mapping):
-        given["learning_rate"] = _schedule(given["learning_rate"], accepted_by_schedule, problems)
-    _translate_decay(declaration, given, accepted, defaults, problems)
-
-    if "use_ema" not in accepted and not given.get("use_ema"):
-        for name in _AVERAGING:
-            given.pop(name, None)
-    for name in CLIPPING:  # null where there is none; old constructors refuse to be told so
-        if given.get(name, 0) is None:
-            del given[name]
-    is_keras_s = declaration.class_name in shipped(OPTIMIZERS)
-    for name, value in list(given.items()):
-        if name in accepted or name == "schedule_decay":
-            continue
-        if _says_nothing(OPTIMIZERS, declaration.class_name, name, value):
-            del given[name]
-        elif is_keras_s or name in _NEUTRAL:
-            problems.append(f"{name}={shown(value)} changes training" + _on(OPTIMIZERS, declaration.class_name, name))
-    if problems:
-        raise TranslationError(
-            f"the installed {declaration.class_name} can't be made as it is declared:\n"
-            + "".join(f"  {problem}\n" for problem in problems)
-            + f"It accepts {', '.join(sorted(accepted))}. Make the optimizer in code with what it shall have instead, "
-            "or use a TensorFlow that has these arguments."
-        )
-    return given
-
-
-def _translate_decay(
-    declaration: Declaration,
-    given: Dict[str, Any],
-    accepted: Collection[str],
-    defaults: Mapping[str, Any],
-    problems: List[str],
-) -> None:
-    """Legacy ``decay`` divides the learning rate by 1 + decay × iterations: new optimizers have a schedule for that."""
-    decay = given.pop("decay", None)
-    if declaration.class_name == _NADAM:
-        _translate_nadams_decay(declaration, decay, given, accepted, problems)
-        return
-    if not decay:
-        return
-    rate = given.get("learning_rate", defaults.get("learning_rate"))
-    if "decay" in accepted:
-        given["decay"] = decay
-    elif isinstance(rate, Mapping):
-        problems.append(f"decay={decay} together with a learning-rate schedule changes training")
-    else:
-        words = {"initial_learning_rate": rate, "decay_steps": 1, "decay_rate": decay}
-        given["learning_rate"] = {"class_name": _INVERSE_TIME_DECAY, "config": words}
-
-
-def _translate_nadams_decay(
-    declaration: Declaration, decay: Any, given: Dict[str, Any], accepted: Collection[str], problems: List[str]
-) -> None:
-    """How fast the momentum of Nadam warms up: legacy ones have an argument for it, for new ones it is a constant."""
-    if decay is None:
-        if declaration.family not in (NEW, KERAS_3):
-            return
-        decay = _NEW_NADAMS_DECAY
-    if "decay" in accepted:
-        if decay != _NADAMS_DECAY:
-            given["schedule_decay"] = decay
-    elif decay != _NEW_NADAMS_DECAY:
-        problems.append(
-            f"decay={decay} of the momentum changes training: it is {_NEW_NADAMS_DECAY:g} here, and can't be given"
-            + _on(OPTIMIZERS, _NADAM, "decay")
-        )
-
-
-def _schedule(
-    config: Mapping[str, Any],
-    accepted_by_schedule: Callable[[str], Optional[Collection[str]]],
-    problems: List[str],
-) -> Dict[str, Any]:
-    """A learning-rate schedule as ``class_name`` and ``config``, with the arguments that its constructor accepts."""
-    class_name, arguments = _class_name(config, SCHEDULES), dict(config["config"])
-    if arguments.get("name", "") is None:
-        del arguments["name"]  # where there is a default, it is not null
-    if class_name not in shipped(SCHEDULES):
-        return {"class_name": class_name, "config": arguments}
-    accepted = accepted_by_schedule(class_name)
-    if accepted is None:
-        problems.append(f"the learning-rate schedule {class_name} is not there" + _on(SCHEDULES, class_name, None))
-        return {"class_name": class_name, "config": arguments}
-    if arguments.get("warmup_target", 0) is None and "warmup_steps" not in accepted:
-        arguments.pop("warmup_steps", None)  # without a target, the warmup's length says nothing
-    for name, value in list(arguments.items()):
-        if name not in accepted:
-            if not _says_nothing(SCHEDULES, class_name, name, value):
-                where = _on(SCHEDULES, class_name, name)
-                problems.append(f"{name}={shown(value)} of {class_name} changes training" + where)
-            del arguments[name]
-    return {"class_name": class_name, "config": arguments}
-
-
-def _says_nothing(kind: str, class_name: str, name: str, value: Any) -> bool:
-    """Whether training is the same without this argument: it has no effect, or is what it is where it can't be given.
-
-    An argument that was added at some time came with a default that left training as it was before.
-    """
-    if name in _SAYS_NOTHING or value is None:
-        return True
-    if name in _NEUTRAL:
-        return value in _NEUTRAL[name]
-    return any(_same(value, default) for default in _defaults(kind, class_name, name))
-
-
-def _same(value: Any, default: Any) -> bool:
-    """Equal, or so once both are float32, as after training."""
-    if isinstance(value, (int, float)) and isinstance(default, (int, float)):
-        return bool(np.float32(value) == np.float32(default))
-    return bool(value == default)
-
-
-def plain_numbers(value: Any) -> Any:
-    """The same with Python's numbers for NumPy's, which a configuration holds after training."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {name: plain_numbers(each) for name, each in value.items()}
-    return [plain_numbers(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-# What Keras has had, from the tables of signatures
-
-
-@functools.lru_cache(maxsize=None)
-def shipped(kind: str) -> FrozenSet[str]:
-    """The classes that some Keras has shipped."""
-    return frozenset(name for target in known_targets() for name in _classes(kind, target))
-
-
-def _classes(kind: str, target: Target) -> Dict[str, List[Any]]:
-    """Class → its entries in the table: up to three, of the default, legacy and experimental optimizers."""
-    found: Dict[str, List[Any]] = {}
-    for entry in target.table[kind].values():
-        found.setdefault(entry["class"].rpartition(".")[2], []).append(entry)
-    return found
-
-
-def _defaults(kind: str, class_name: str, argument: str) -> List[Any]:
-    entries = [entry for target in known_targets() for entry in _classes(kind, target).get(class_name, ())]
-    return [entry["arguments"][argument] for entry in entries if argument in entry["arguments"]]
-
-
-def _on(kind: str, class_name: str, argument: Optional[str]) -> str:
-    """Where a class, or an argument of it, is known, for a message."""
-
-    def has_it(target: Target) -> bool:
-        entries = _classes(kind, target).get(class_name, ())
-        return any(argument is None or argument in entry["arguments"] for entry in entries)
-
-    found = ranges(has_it)
-    return f"; it is there on TensorFlow {' and '.join(found)}" if found else ""
+def _entry(target: KerasTarget, config: Mapping[str, Any], module: str) -> Dict[str, Any]:
+    if not target.writes_modules:
+        return dict(config)
+    return {"module": f"keras.{module}", **config, "registered_name": None}

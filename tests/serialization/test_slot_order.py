@@ -2,8 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization.keras._optimizer_config import KERAS_3, LEGACY, NEW
-from scalekeeper.serialization.keras._slot_order import ordered
+from scalekeeper.serialization.keras.profile import KERAS_3, LEGACY, NEW, profile_of_family
 
 OWNERS = ["a", "b"]
 
@@ -26,9 +25,14 @@ def slots(*names):
 )
 def test_order(class_name, family, names, expected):
     """Return the measured order; compat_tests/serialization/conversion compares it with the installed optimizers."""
-    assert " ".join("/".join(place) for place in ordered(slots(*names), class_name, family, OWNERS)) == expected
+    assert (
+        " ".join(
+            "/".join(place) for place in profile_of_family(family).ordered_slots(slots(*names), class_name, OWNERS)
+        )
+        == expected
+    )
 
 
 def test_what_an_owner_does_not_have_is_left_out():
     """A variable that is not trained has no slots."""
-    assert ordered({"a": {"m": None}}, "Adam", NEW, OWNERS) == [("a", "m")]
+    assert profile_of_family(NEW).ordered_slots({"a": {"m": None}}, "Adam", OWNERS) == [("a", "m")]

@@ -32,8 +32,6 @@ ALLOWED = {
     ("cli/_demo/worker_processes.py", "subprocess"): "this Python anew, with a module of ours and no shell",
     ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
     ("registry/_plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
-    ("optimizer/__init__.py", "import of a name"): "a file of this room, from a table of literals",
-    ("optimizer/build.py", "import of a name"): "this room itself",
     (
         "testing/_replica_checks.py",
         "subprocess",

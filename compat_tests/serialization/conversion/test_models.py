@@ -8,9 +8,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper.optimizer._state.state_transfer import contents_of
-from scalekeeper.serialization.keras._optimizer_config import KERAS_3, LEGACY, NEW
-from scalekeeper.serialization.keras._slot_order import ordered
+from scalekeeper.optimizer._state.state_transfer import give_state
 from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
 
@@ -162,12 +160,11 @@ def test_the_order_of_slots_is_the_optimizers_own(module, name, arguments):
     optimizer = scalekeeper.LossScaleOptimizer(getattr(module, name)(**arguments))
     model.compile(optimizer=optimizer, loss="mse")
     model.fit(example(model), np.ones((4, 1), np.float32), verbose=0)
-    contents = contents_of(optimizer)
-    family = KERAS_3 if IS_KERAS_3 else NEW if hasattr(optimizer.inner_optimizer, "update_step") else LEGACY
+    contents = give_state(optimizer)
     variables = optimizer.inner_optimizer.variables
     weights = variables() if callable(variables) else variables
     slots = [each.numpy() for each in weights if tuple(each.shape) != ()]
-    places = ordered(contents.slots, name, family, list(contents.owners))
+    places = optimizer._profile.ordered_slots(contents.slots, name, list(contents.owners))
     assert len(places) == len(slots)
     for (owner, slot), value in zip(places, slots):
         np.testing.assert_array_equal(contents.slots[owner][slot].read(), value)

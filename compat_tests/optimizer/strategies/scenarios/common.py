@@ -190,7 +190,9 @@ class Training:
         if not hasattr(self.optimizer, "telemetry"):
             return None
         told = self.optimizer.telemetry
-        counters = [on_replicas(self.strategy, counter) for counter in self.optimizer._skips.module.variables]
+        counters = [
+            on_replicas(self.strategy, counter) for counter in self.optimizer._monitor.counters.module.variables
+        ]
         return {"skipped": told.skipped, "skipped_in_a_row": told.skipped_in_a_row, "counters": counters}
 
     def run(self, steps, are_all_bad=False):

@@ -122,7 +122,7 @@ def telemetry(strategy):
         found.append(optimizer.telemetry._asdict())
     bad = [[np.nan, np.nan]] * 3
     error = common.message_of(applied, strategy, optimizer, variable, lambda value: tf.fill([3, 2], value), bad)
-    counters = [common.on_replicas(strategy, counter) for counter in optimizer._skips.module.variables]
+    counters = [common.on_replicas(strategy, counter) for counter in optimizer._monitor.counters.module.variables]
     return {"telemetry": found, "error": error, "stuck": optimizer.telemetry._asdict(), "counters": counters}
 
 

@@ -1,15 +1,15 @@
-"""Which slot a name stands for, in every dialect."""
+"""Which slot a name stands for, in every Keras generation."""
 
 import pytest
 
-from scalekeeper.serialization.keras._slot_names import (
+from scalekeeper.serialization.keras._optimizer_config import inner_class
+from scalekeeper.serialization.keras._slots import (
     attribute_names,
-    class_of_words,
-    ending_word,
-    inner_class,
+    class_of_parts,
+    ending_part,
     owner_and_slot,
-    scalar_named,
-    slot_of_word,
+    scalar_name,
+    slot_of_part,
 )
 
 OWNERS = ["tiny/d1/kernel", "d1/kernel", "d1/bias", "kernel"]
@@ -49,9 +49,9 @@ def test_owner_and_slot(name, class_name, expected):
 def test_an_equal_word_is_another_slot_in_another_class():
     """A momentum is Adam's m and RMSprop's momentum; a velocity is Adam's v and RMSprop's rms."""
     words = ("momentum", "velocity")
-    assert [slot_of_word(word, "Adam") for word in words] == ["m", "v"]
-    assert [slot_of_word(word, "RMSprop") for word in words] == ["momentum", "rms"]
-    assert slot_of_word("velocity", "SGD") is None
+    assert [slot_of_part(word, "Adam") for word in words] == ["m", "v"]
+    assert [slot_of_part(word, "RMSprop") for word in words] == ["momentum", "rms"]
+    assert slot_of_part("velocity", "SGD") is None
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_equal_word_is_another_slot_in_another_class():
 )
 def test_the_order_of_words_tells_the_class(words, expected):
     """A file that does not name the class shows it by what its variables are called, and which comes first."""
-    assert class_of_words(words) == expected
+    assert class_of_parts(words) == expected
 
 
 def test_attributes_are_those_of_the_first_known_class():
@@ -85,11 +85,11 @@ def test_attributes_are_those_of_the_first_known_class():
     assert set(attribute_names(["Mine", "object"])) == {"average", "gradient_accumulator"}
 
 
-def test_ending_word():
+def test_ending_part():
     """The longest word counts."""
-    assert ending_word("tiny_d1_kernel_velocity_hat") == "velocity_hat"
-    assert ending_word("tiny_d1_kernel_accumulated_grad") == "accumulated_grad"
-    assert ending_word("iteration") is None
+    assert ending_part("tiny_d1_kernel_velocity_hat") == "velocity_hat"
+    assert ending_part("tiny_d1_kernel_accumulated_grad") == "accumulated_grad"
+    assert ending_part("iteration") is None
 
 
 @pytest.mark.parametrize(
@@ -123,4 +123,4 @@ def test_an_endless_config_ends():
 
 def test_nadams_product_has_one_name():
     """Legacy, new and Keras 3."""
-    assert {scalar_named(name) for name in ("Nadam/momentum_cache", "_u_product", "_m_cache")} == {"momentum_cache"}
+    assert {scalar_name(name) for name in ("Nadam/momentum_cache", "_u_product", "_m_cache")} == {"momentum_cache"}

@@ -1,0 +1,182 @@
+"""Slots, weights and gradients for inner optimizers without such methods: new optimizers of Keras 2, and Keras 3.
+
+These optimizers keep lists of variables, one variable for each trainable variable, and have neither ``get_gradients``
+nor ``get_weights`` nor slots. The adapters provide them with their documented meaning.
+"""
+
+from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+
+import numpy as np
+import tensorflow as tf
+
+from ...registry.errors import ArgumentError
+from ...serialization.keras._slots import attribute_names
+from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
+from .._state.checkpoint_tracking import refuse
+from .._state.inner_variables import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
+from .._step.control_flow import without_autograph
+from ..loss_scale_optimizer import LossScaleOptimizer
+
+
+def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
+    """Return slot → attribute for the lists of variables that an optimizer has.
+
+    Args:
+        optimizer: The optimizer.
+        variables: All variables of the optimizer.
+    """
+    found = _lists_of_variables(optimizer, variables)
+    known = attribute_names(cls.__name__ for cls in type(optimizer).__mro__)
+    attributes = {slot: name for slot, names in known.items() for name in names if name in found}
+    unnamed = [attribute for attribute in found if attribute not in attributes.values()]
+    return {**attributes, **{attribute.strip("_"): attribute for attribute in unnamed}}
+
+
+def _lists_of_variables(optimizer: Any, variables: Sequence[Any]) -> List[str]:
+    """Return the attributes that hold one variable of the optimizer for each trainable variable."""
+    own = {id(variable) for variable in variables}
+    found = []
+    for name, value in vars(optimizer).items():
+        is_list = isinstance(value, (list, tuple)) and len(value) > 0
+        if is_list and name != "_variables" and all(each is None or id(each) in own for each in value):
+            found.append(name)
+    return found
+
+
+class CallableList(list):  # type: ignore[type-arg]
+    """A list that may also be called: ``variables`` is a property in some versions and a method in others."""
+
+    def __call__(self) -> List[Any]:
+        return self
+
+
+class SlotlessAdapter(LossScaleOptimizer):
+    """What the adapters for the new optimizers of Keras 2 and for Keras 3 have in common."""
+
+    def _variables_of_inner(self) -> List[Any]:
+        variables = self.inner_optimizer.variables
+        return list(variables() if callable(variables) else variables)
+
+    # Gradients
+
+    @without_autograph
+    def minimize(
+        self, loss: Any, var_list: Any, grad_loss: Any = None, name: Optional[str] = None, tape: Any = None
+    ) -> Any:
+        """Compute the gradients of a scaled loss, unscale and apply them.
+
+        Args:
+            loss: A tensor, or a callable that returns one.
+            var_list: The variables, or a callable that returns them.
+            grad_loss: The gradient of the loss; None for 1.
+            name: The name of the operation, where the inner optimizer takes one.
+            tape: The tape that recorded a loss that is a tensor.
+        """
+        return self.apply_gradients(self.compute_gradients(loss, var_list, tape, grad_loss), name=name)
+
+    @without_autograph
+    def compute_gradients(
+        self, loss: Any, var_list: Any, tape: Any = None, grad_loss: Any = None
+    ) -> List[Tuple[Any, Any]]:
+        """Return the unscaled gradients of a loss, each with its variable; for the arguments, see ``minimize``."""
+        if not callable(loss) and tape is None:
+            raise ArgumentError("a loss that is a tensor needs tape=, the tape that recorded it; or give a callable")
+        tape = tf.GradientTape() if tape is None else tape
+        with tape:
+            if callable(loss) and not callable(var_list):
+                tape.watch([tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
+            loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+        variables = tf.nest.flatten(var_list() if callable(var_list) else var_list)
+        grads = tape.gradient(loss, [tensorflow_variable(variable) for variable in variables], grad_loss)
+        return list(zip(self.get_unscaled_gradients(grads), variables))
+
+    @without_autograph
+    def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """Return the unscaled gradients of a loss in a graph."""
+        grads = tf.gradients(self.get_scaled_loss(loss), [tensorflow_variable(variable) for variable in params])
+        if any(grad is None for grad in grads):
+            names = [variable.name for grad, variable in zip(grads, params) if grad is None]
+            raise ArgumentError(f"the loss has no gradient with respect to {names}")
+        return self.get_unscaled_gradients(grads)
+
+    @without_autograph
+    def get_updates(self, loss: Any, params: Sequence[Any]) -> List[Any]:
+        """Return the operations that take one step, in a graph."""
+        return [self.apply_gradients(zip(self.get_gradients(loss, params), params))]
+
+    # Variables
+
+    @property
+    def weights(self) -> List[Any]:
+        """The iterations and the slots: the inner optimizer's variables without its learning rate."""
+        iterations, rate = self.inner_optimizer.iterations, getattr(self.inner_optimizer, "_learning_rate", None)
+        # up to 2.10 the iterations are not among its variables
+        others = [each for each in self._variables_of_inner() if each is not rate and each is not iterations]
+        return [iterations, *others]
+
+    def get_weights(self) -> List[Any]:
+        """Return the values of ``weights``; a momentum includes the learning rate, as everywhere but in 2.10's RMSprop.
+
+        There it is float64, which holds the product exactly, so that ``set_weights`` restores it to the bit.
+        """
+        values = numpy_values(self.weights)
+        rate = learning_rate_of(self) if has_bare_momentum(self) else None
+        if rate is None:
+            return values
+        momentums = {id(each) for each in self.inner_optimizer._momentums}
+        return [
+            value.astype(np.float64) * np.float32(rate) if id(weight) in momentums else value
+            for weight, value in zip(self.weights, values)
+        ]
+
+    @property
+    def variables(self) -> Any:
+        """The variables that Keras saves, as a list that may also be called."""
+        return CallableList(self._variables_of_inner())
+
+    def get_slot_names(self) -> List[str]:
+        """Return the documented names of the slots."""
+        return sorted({*self._slot_attributes(), *(name for _, name in self._added_slots())})
+
+    def __dir__(self) -> List[str]:
+        # A checkpoint looks for slots in objects that list these names; the variables are in it by their lists already.
+        hidden = ("get_slot_names", "_create_or_restore_slot_variable")
+        return [name for name in super().__dir__() if name not in hidden]
+
+    def _create_or_restore_slot_variable(self, *args: Any, **kwargs: Any) -> NoReturn:
+        refuse(self, OPTIMIZER_V2.title)
+
+    def get_slot(self, var: Any, slot_name: str) -> Any:
+        """Return the inner optimizer's variable for this slot; None if there is none."""
+        key = self.inner_optimizer._var_key(tensorflow_variable(var))
+        index, attribute = self._indices().get(key), self._slot_attributes().get(slot_name)
+        if index is not None and attribute is not None:
+            return getattr(self.inner_optimizer, attribute)[index]
+        return self._added_slots().get((key, slot_name))
+
+    def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
+        """Add a variable of the same shape to the inner optimizer, and return it."""
+        key = (self.inner_optimizer._var_key(tensorflow_variable(var)), slot_name)
+        if key not in self._added_slots():
+            self._added_slots()[key] = self._new_slot(var, slot_name, initializer)
+        return self._added_slots()[key]
+
+    def _slot_attributes(self) -> Dict[str, str]:
+        return slot_attributes(self.inner_optimizer, self._variables_of_inner())
+
+    def _added_slots(self) -> Dict[Any, Any]:
+        added: Dict[Any, Any] = self.__dict__.setdefault("_scalekeeper_added_slots", {})
+        return added
+
+    def _indices(self) -> Mapping[Any, int]:
+        """Return the index of each trainable variable in the inner optimizer's lists, by its key."""
+        raise NotImplementedError
+
+    def _new_slot(self, var: Any, slot_name: str, initializer: Any) -> Any:
+        raise NotImplementedError
+
+    def add_weight(
+        self, name: str, shape: Any = (), dtype: Any = None, initializer: Any = "zeros", **options: Any
+    ) -> Any:
+        """Add a variable to the inner optimizer, and return it."""
+        return self.inner_optimizer.add_variable(shape=shape, dtype=dtype, initializer=initializer, name=name)
