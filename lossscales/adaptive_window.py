@@ -104,12 +104,6 @@ class AdaptiveWindowLossScale(LossScale):
             "drops": ops.where(shortens, none, drops),
         }
 
-    def quiet_steps(self, state: State) -> int:
-        return max(int(self._by_place[int(state["window_place"]) + 1]) - 1 - int(state["good_steps"]), 0)
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        return dict(state, good_steps=state["good_steps"] + np.int64(count))
-
 
 def windows_between(minimum: int, maximum: int) -> List[int]:
     """Down from the maximum: half of it in whole hundreds, from 100 to 50, and on by half the minimum."""

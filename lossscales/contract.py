@@ -15,8 +15,6 @@ from .report import Report, State
 
 Self = TypeVar("Self", bound="LossScale")
 
-FOREVER = 2**62  # quiet steps: more than any run takes, and a count that may still be added to
-
 
 class LossScaleParams(StrictModel):
     """Base of every policy's ``Params``: frozen, strict, no unknown names."""
@@ -110,21 +108,6 @@ class LossScale:
         raise NotImplementedError(
             f"{type(self).__name__} has neither next_state (the pure step) nor update and __call__ of its own"
         )
-
-    # The policy, faster: a simulation need not take the steps that change nothing but counters one by one
-
-    def quiet_steps(self, state: State) -> int:
-        """How many finite steps from here on are certain to leave the scale as it is, whatever their gradients are.
-
-        Nor may they change what ``should_apply`` says of a finite step.
-        """
-        return 0
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        """The state, in NumPy, after so many of the quiet steps: what as many calls of ``next_state`` would give."""
-        if count:
-            raise ValueError(f"{type(self).__name__} has no quiet steps, so {count} can't be taken at once")
-        return state
 
     # TensorFlow's contract
 

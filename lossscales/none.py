@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import NonNegativeInt, broken_rule
-from .contract import FOREVER, LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
@@ -66,9 +66,3 @@ class NoLossScale(LossScale):
         if self.params.apply_after_skips is None:
             return state
         return {"bad_steps": ops.where(report.finite, ops.int64(0), state["bad_steps"] + ops.int64(1))}
-
-    def quiet_steps(self, state: State) -> int:
-        return FOREVER
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        return {"bad_steps": np.int64(0)} if state and count else state

@@ -1,7 +1,7 @@
-"""Which TensorFlow a document is meant for, and what the constructors there accept.
+"""Target TensorFlow versions, and what the constructors of their optimizers accept.
 
-The tables under ``signatures/`` were made on real installations by ``compat_tests/signatures/record.py``; none of this
-needs TensorFlow.
+``compat_tests/signatures/record.py`` recorded the tables in ``_signatures/`` on real installations. Reading them needs
+no TensorFlow.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -121,7 +121,13 @@ def _installed_version() -> Optional[str]:
 
 @functools.lru_cache(maxsize=None)
 def _table(name: str) -> Dict[str, Any]:
+    entry = dict(_signature_file("targets")[name])
+    return {**_signature_file(entry.pop("table")), **entry}
+
+
+@functools.lru_cache(maxsize=None)
+def _signature_file(name: str) -> Dict[str, Any]:
     data = pkgutil.get_data(__package__, f"_signatures/{name}.json")
     assert data is not None
-    table: Dict[str, Any] = json.loads(data.decode("utf-8"))
-    return table
+    content: Dict[str, Any] = json.loads(data.decode("utf-8"))
+    return content

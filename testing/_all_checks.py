@@ -14,7 +14,7 @@ from ._format_checks import (
     state_in_state_dict,
 )
 from ._graph_checks import graph_step, no_retracing
-from ._pure_step_checks import decision, initial_state, needs_are_honoured, quiet_steps, step_is_pure
+from ._pure_step_checks import decision, initial_state, needs_are_honoured, step_is_pure
 from ._replica_checks import replicas_agree
 from ._state_checks import other_states_are_refused, state_round_trip
 from ._thread_checks import objects_share_nothing
@@ -26,7 +26,6 @@ CHECKS: Tuple[Check, ...] = (
     step_is_pure,
     needs_are_honoured,
     decision,
-    quiet_steps,
     bounds,
     state_round_trip,
     other_states_are_refused,
