@@ -62,6 +62,10 @@ class StrategyError(ScalekeeperError, ValueError):
     """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context."""
 
 
+class DemoError(ScalekeeperError, RuntimeError):
+    """Raised when the training run of ``scalekeeper demo`` fails."""
+
+
 class UnsupportedOperationError(ScalekeeperError, RuntimeError):
     """Raised when an operation is not possible in the current state of the optimizer or program."""
 
