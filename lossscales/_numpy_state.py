@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from ..registry.errors import StateTypeError
 from .report import Report, State
 
 if TYPE_CHECKING:
@@ -192,8 +193,10 @@ class NumpyState:
 def _require_same_types(following: Mapping[str, Any], state: Mapping[str, Any]) -> None:
     """A graph's state can't change its names or types; a simulation must not either."""
     if following.keys() != state.keys():
-        raise TypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
+        raise StateTypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
     for name, value in following.items():
         kind = state[name].dtype
         if value.dtype != kind:
-            raise TypeError(f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)")
+            raise StateTypeError(
+                f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)"
+            )

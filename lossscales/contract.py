@@ -8,7 +8,7 @@ import numbers
 import numpy as np
 
 from ..registry._parameters import checked
-from ..registry.errors import InvalidSpecError, Problem, shown, unknown
+from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, shown, unknown
 from ..registry.field_types import StrictModel
 from ._numpy_state import NumpyState
 from .report import Report, State
@@ -57,10 +57,10 @@ class LossScale:
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = list(self.Params.model_fields)
         if len(args) > len(names):
-            raise TypeError(f"{type(self).__name__} takes {names}, but {len(args)} values were given")
+            raise ArgumentTypeError(f"{type(self).__name__} takes {names}, but {len(args)} values were given")
         values = dict(zip(names, args))
         if values.keys() & kwargs.keys():
-            raise TypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
+            raise ArgumentTypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
         values.update(kwargs)
         self._begin(checked(self.Params, values, type(self).__name__))
 
@@ -155,7 +155,7 @@ class LossScale:
             else:
                 values[name] = kinds[name].type(value)
         if problems:
-            raise InvalidSpecError(problems)
+            raise StateMismatchError(problems)
         self._remembered().write(values)
 
     def move_state(self, make_memory: Callable[["LossScale", State], Any]) -> Any:

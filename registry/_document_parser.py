@@ -130,7 +130,7 @@ def _build(events: Iterator[Event], source: Source) -> Node:
         else:
             assert parent.children is not None
             if key.value in parent.children:
-                first = source.place(parent.keys[key.value][0])
+                first = source.position(parent.keys[key.value][0])
                 message = f"the key {shown(key.value)} is there twice, first at line {first.line}"
                 raise UnreadableError(message, key.start, key.end - key.start)
             parent.children[key.value] = node

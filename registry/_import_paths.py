@@ -5,7 +5,7 @@ from typing import Any, Iterable, Tuple
 import importlib
 import re
 
-from .errors import InvalidSpecError, Problem, not_loaded, shown
+from .errors import ArgumentError, InvalidSpecError, Problem, not_loaded, shown
 
 # ASCII on purpose: a letter that only looks like another one must not get past an allow-list.
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
@@ -24,7 +24,7 @@ class AllowList:
             if not isinstance(pattern, str) or not (
                 _IMPORT_PATH.fullmatch(pattern) or _PACKAGE_PATTERN.fullmatch(pattern)
             ):
-                raise ValueError(
+                raise ArgumentError(
                     f"{shown(pattern)} can't be allowed: "
                     "give an exact 'package.module:Class', or 'package.*' for everything in one package"
                 )

@@ -32,7 +32,17 @@ from pydantic import BaseModel
 from ._entry_points import Announcement, announced
 from ._import_paths import AllowList
 from ._parameters import checked, parameter_model, with_defaults
-from .errors import InvalidSpecError, NameTakenError, PluginLoadError, Problem, ScalekeeperError, shown, unknown
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    InvalidSpecError,
+    NameTakenError,
+    PluginLoadError,
+    Problem,
+    ScalekeeperError,
+    shown,
+    unknown,
+)
 
 Class = TypeVar("Class", bound=type)
 
@@ -66,7 +76,7 @@ class Plugin:
             self._own_parameters if preset is None else with_defaults(self._own_parameters, preset, name)
         )
         if "name" in self.parameters.model_fields:
-            raise TypeError(
+            raise ArgumentTypeError(
                 f"{_label(cls)} can't be registered: its parameter 'name' would hide the plugin's own name in a "
                 "specification; call the parameter something else"
             )
@@ -79,9 +89,9 @@ class Plugin:
             params = self._own_parameters.model_validate(dict(params))
         try:
             return self._from_params(params) if self._from_params else self.cls(**dict(params))
-        except ScalekeeperError:
-            raise
         except Exception as error:
+            if isinstance(error, ScalekeeperError) and not isinstance(error, (ArgumentError, ArgumentTypeError)):
+                raise
             message = f"{self.name} refused its parameters: {type(error).__name__}: {error}"
             raise InvalidSpecError([Problem((), message, "refused")]) from error
 
@@ -239,7 +249,7 @@ class Registry:
         names = (name,) + ((aliases,) if isinstance(aliases, str) else tuple(aliases))
         for each in names:
             if not isinstance(each, str) or not _NAME.fullmatch(each):
-                raise ValueError(
+                raise ArgumentError(
                     f"{shown(each)} can't be a name: "
                     "it starts with a letter and holds letters, digits, '_', and single '.', '/' or '-' between them"
                 )
@@ -247,10 +257,10 @@ class Registry:
 
     def _require_contract(self, cls: Any) -> None:
         if not inspect.isclass(cls):
-            raise TypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
+            raise ArgumentTypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
         missing = [method for method in self._methods if not _has_method(cls, method)]
         if missing:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "{} is not a {}: it has no {}. Derive it from scalekeeper.LossScale, or write the method".format(
                     _label(cls), self.kind, " and no ".join(missing)
                 )

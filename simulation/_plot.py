@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from ..registry.errors import MissingPackageError
+from ..registry.errors import ArgumentError, MissingPackageError
 from ._result import Simulation
 
 ENDINGS = (".png", ".svg", ".html")
@@ -37,7 +37,7 @@ def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
     name = os.fspath(path)
     ending = os.path.splitext(name)[1].lower()
     if ending not in ENDINGS:
-        raise ValueError(f"{name!r} must end with {', '.join(ENDINGS)}: that says what is drawn")
+        raise ArgumentError(f"{name!r} must end with {', '.join(ENDINGS)}: that says what is drawn")
     require_matplotlib()
     if ending == ".html":
         from ._html_report import page

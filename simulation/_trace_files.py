@@ -16,7 +16,7 @@ import zipfile
 import numpy as np
 
 from ..registry._compat import metadata
-from ..registry.errors import InvalidSpecError, UnreadableFileError, shown, unknown
+from ..registry.errors import ArgumentError, InvalidSpecError, UnreadableFileError, shown, unknown
 from ._traces import COLUMNS, FLOAT16_LARGEST, MOST_STEPS, Trace
 
 FORMAT = "scalekeeper trace"
@@ -56,7 +56,7 @@ def write_trace(trace: Trace, path: Path) -> None:
     name = os.fspath(path)
     write = {".csv": _write_csv, ".npz": _write_npz}.get(os.path.splitext(name)[1].lower())
     if write is None:
-        raise ValueError(f"{name!r} must end with .csv or .npz: that says how the trace is written")
+        raise ArgumentError(f"{name!r} must end with .csv or .npz: that says how the trace is written")
     with _atomic.replacing(name) as temporary:
         write(trace, temporary)
 

@@ -9,6 +9,7 @@ import types
 
 import numpy as np
 
+from ..registry.errors import ArgumentError
 from ._trace_files import Path, read_trace, write_trace
 from ._traces import FLOAT16_LARGEST, MOST_STEPS, Trace
 
@@ -45,7 +46,7 @@ class TraceWriter:
     ) -> None:
         self.path = os.fspath(path)
         if os.path.splitext(self.path)[1].lower() not in (".csv", ".npz"):
-            raise ValueError(f"{self.path!r} must end with .csv or .npz: that says how the trace is written")
+            raise ArgumentError(f"{self.path!r} must end with .csv or .npz: that says how the trace is written")
         self._facts, self._limit = dict(facts or {}), limit
         self._flush_seconds = self._pause = flush_seconds
         self._most_steps = min(most_steps, MOST_STEPS)
@@ -77,7 +78,7 @@ class TraceWriter:
         if len(steps) == 0:
             return
         if len(self) and (zero_share is not None) != bool(self._zero_share):
-            raise ValueError("either every step of a trace has a zero_share, or none has")
+            raise ArgumentError("either every step of a trace has a zero_share, or none has")
         left = self._most_steps - len(self)
         for kept, new in (
             (self._largest, steps.largest),

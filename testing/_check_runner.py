@@ -9,7 +9,7 @@ import sys
 import traceback
 import warnings
 
-from ..registry.errors import InvalidSpecError, Problem, unknown
+from ..registry.errors import InvalidSpecError, Problem, UnsupportedOperationError, unknown
 from ._all_checks import CHECKS
 from ._check import Check, CheckFailedError, NotRun
 from ._replica_checks import IN_PROCESS
@@ -31,7 +31,7 @@ def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> Chec
     ([], 10)
     """
     if os.environ.get(IN_PROCESS):
-        raise RuntimeError(
+        raise UnsupportedOperationError(
             "the process of the check replicas_agree imports this module, which calls check_loss_scale at once: put "
             "the call under `if __name__ == '__main__':`, or into a function"
         )

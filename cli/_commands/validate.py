@@ -43,7 +43,7 @@ def say_wrong(error: Any) -> None:
 
 def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
     """The document, or the error."""
-    from ...registry import _documents
+    from ...registry import DocumentError, _documents
     from ...registry._document_parser import MAX_BYTES
 
     try:
@@ -52,7 +52,7 @@ def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
         else:
             source = _documents.source_at(name)
         return _documents.check_text(source, target, allow), None
-    except _documents.DocumentError as error:
+    except DocumentError as error:
         return None, error
 
 

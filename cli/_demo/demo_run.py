@@ -184,7 +184,8 @@ def run_processes(commands: Dict[str, Sequence[str]], request: Request) -> Itera
     Closing the generator kills the processes that still run.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    waiting, running = list(commands.items()), {}
+    waiting = list(commands.items())
+    running: Dict[str, Tuple[Any, float]] = {}
     try:
         while waiting or running:
             while waiting and len(running) < cores:
