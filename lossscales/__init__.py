@@ -1,4 +1,4 @@
-"""Loss-scale policies, one per file. Importing this registers the built-in ones."""
+"""Loss-scale policies, one per module. Importing this package registers them."""
 
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from . import presets

@@ -1,4 +1,4 @@
-"""A loss scale that grows while all goes well and backs off when gradients overflow."""
+"""The policy that grows after finite steps and backs off after overflows."""
 
 from typing import Any, Dict, Optional
 

@@ -1,4 +1,4 @@
-"""A loss scale that never changes."""
+"""The policy with a constant loss scale."""
 
 from typing import Any, FrozenSet
 

@@ -1,4 +1,4 @@
-"""No loss scale, and still a say in which steps are applied."""
+"""The policy without a loss scale, which can still skip steps."""
 
 from typing import Any, Dict, FrozenSet, Optional
 
@@ -39,7 +39,7 @@ class NoLossScale(LossScale):
         @model_validator(mode="after")
         def _skips_if_it_counts_skips(self) -> "NoLossScale.Params":
             if self.apply_after_skips is not None and not self.skip_nonfinite:
-                message = f"{self.apply_after_skips} says nothing where no step is skipped: set skip_nonfinite to true"
+                message = f"{self.apply_after_skips} has no effect without skipped steps: set skip_nonfinite to true"
                 raise broken_rule("apply_after_skips", message)
             return self
 

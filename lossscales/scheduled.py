@@ -1,4 +1,4 @@
-"""A loss scale that is a function of the step."""
+"""The policy whose loss scale is a function of the step."""
 
 from typing import Any, Dict, FrozenSet, List
 
@@ -87,10 +87,10 @@ class ScheduledLossScale(LossScale):
         return {"steps": state["steps"] + ops.int64(1)}
 
     def scale(self, state: State, ops: Any) -> Any:
-        place = ops.count_reached(self.params.boundaries, state["steps"])
-        value = ops.pick(self._values, place)
+        index = ops.count_reached(self.params.boundaries, state["steps"])
+        value = ops.pick(self._values, index)
         if self.params.schedule == "piecewise":
             return value
-        steps = ops.as_float32(state["steps"] - ops.pick(self._starts, place))
-        value = value + ops.rounded(ops.pick(self._slopes, place) * steps)
+        steps = ops.as_float32(state["steps"] - ops.pick(self._starts, index))
+        value = value + ops.rounded(ops.pick(self._slopes, index) * steps)
         return ops.exp2(value) if self.params.schedule == "exponential" else value

@@ -1,4 +1,4 @@
-"""A loss scale that puts up with a share of overflows."""
+"""The policy that tolerates a share of overflows."""
 
 from typing import Any, Dict, Optional
 

@@ -1,4 +1,4 @@
-"""Names for loss scales, and documents that use them. Nothing here imports TensorFlow."""
+"""Registered policies, specs, documents, JSON Schema and errors. Imports no TensorFlow."""
 
 from ._documents import Document, load_document
 from ._optimizer_spec import OptimizerSpec

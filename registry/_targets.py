@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
     @property
     def table(self) -> Dict[str, Any]:
-        """``tensorflow``, ``keras`` (versions), ``optimizers``, ``schedules``."""
+        """The versions (``tensorflow``, ``keras``) and the signatures (``optimizers``, ``schedules``)."""
         return _table(self.name)
 
     def __str__(self) -> str:
@@ -53,15 +53,19 @@ class Target(NamedTuple):
 
 
 def known_targets() -> List[Target]:
-    """Every target, oldest first."""
+    """Return all targets, the oldest first."""
     return [Target(name) for name in _NAMES]
 
 
 def target(given: Optional[str] = None) -> Target:
-    """The target of this name.
+    """Return the target of a name.
 
-    ``2.0`` … ``2.21``, with ``-tf_keras`` or ``-keras3`` from 2.16 on, or one of these alone for the newest. Without a
-    name: the installed TensorFlow, or else the newest.
+    Args:
+        given: ``2.0`` … ``2.21``, from 2.16 on with ``-tf_keras`` or ``-keras3`` (the default); or ``tf_keras`` or
+            ``keras3`` for the newest. Default: the installed TensorFlow, or else the newest.
+
+    Raises:
+        UnknownTargetError: There is no such target.
 
     >>> from scalekeeper.registry import target
     >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
@@ -83,7 +87,7 @@ def target(given: Optional[str] = None) -> Target:
 
 
 def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
-    """The targets that are wanted, as ``2.0 to 2.10``. Keras 2 and tf_keras are one line, Keras 3 another."""
+    """Return the targets for which a function is true, as ranges: ``2.0 to 2.10``. Keras 3 has its own ranges."""
     found: List[List[str]] = []
     for line in ([name for name in _NAMES if KERAS_3 not in name], [name for name in _NAMES if KERAS_3 in name]):
         continues = False
@@ -97,7 +101,7 @@ def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
 
 
 def _installed() -> Optional[Target]:
-    """The target of the installed TensorFlow, found without importing it."""
+    """Return the target of the installed TensorFlow without importing it."""
     version = getattr(sys.modules.get("tensorflow"), "__version__", None) or _installed_version()
     if version is None:
         return None

@@ -1,4 +1,4 @@
-"""What a policy does with a run's gradients: recorded or made up, and without TensorFlow."""
+"""Simulation of policies on recorded or synthetic gradients, without TensorFlow."""
 
 from .. import lossscales as lossscales  # whole, before a part: docs/architecture.md, "Decisions worth knowing"
 from ._recommendation import Recommendation, recommend

@@ -1,4 +1,4 @@
-"""Whether a loss-scale policy holds the contract: checks for its author. Imports neither TensorFlow nor pytest."""
+"""Checks of the contract of a loss-scale policy, for its author. Imports neither TensorFlow nor pytest."""
 
 from .. import lossscales as lossscales  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from .. import registry as registry  # likewise

@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are run: what others rest on comes first."""
+"""The list of all checks, in the order in which they run."""
 
 from typing import Tuple
 

@@ -77,8 +77,8 @@ def _require_same_types(before: State, following: State, number: int) -> None:
         )
 
 
-class _Watched:
-    """A report that only has what the policy needs, and says so when it is asked for more."""
+class _RestrictedReport:
+    """A report that raises an error when the policy reads a field that ``needs`` does not name."""
 
     def __init__(self, report: Report, needs: Any) -> None:
         self._report, self._needs = report, needs
@@ -104,10 +104,10 @@ def needs_are_honoured(subject: Subject) -> None:
     )
     state = policy.initial_state()
     for report in mixed_reports(needs):
-        watched: Any = _Watched(report, needs)
+        restricted: Any = _RestrictedReport(report, needs)
         with np.errstate(all="ignore"):
-            policy.should_apply(state, watched, OPS)
-            state = policy.next_state(state, watched, OPS)
+            policy.should_apply(state, restricted, OPS)
+            state = policy.next_state(state, restricted, OPS)
         require(
             policy.needs == needs,
             f"needs was {sorted(needs)} at first, and {sorted(policy.needs)} later",
