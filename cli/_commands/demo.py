@@ -9,7 +9,7 @@ import click
 
 from .._options import allow_option, json_option, search_current_folder
 from .._quiet import quiet_tensorflow, silenced
-from .validate import say_wrong
+from .validate import print_problems
 
 _STEPS = 400
 
@@ -91,7 +91,7 @@ def _read(path: str, allow: Any) -> Tuple[str, str, str]:
             source = _documents.source_at(path)
             document = _documents.check_text(source, target(), allow)
     except DocumentError as error:
-        say_wrong(error)
+        print_problems(error)
         raise click.exceptions.Exit(1) from None
     label = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
     return source.text, os.path.splitext(path)[1], label
