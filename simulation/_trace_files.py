@@ -149,8 +149,8 @@ def _trace_of_lines(path: str, stream: IO[str]) -> Trace:
     try:
         return _trace({name: np.frombuffer(values, np.float64) for name, values in columns.items()}, facts)
     except InvalidSpecError as error:
-        name, index = (tuple(error.problems[0].path) + (0,))[:2]
-        where = f"{path}:{number + 1 + int(index)}"
+        name, row_index = (tuple(error.problems[0].path) + (0,))[:2]
+        where = f"{path}:{number + 1 + int(row_index)}"
         raise UnreadableFileError(f"{where}: {name}: {error.problems[0].message}") from None
 
 
