@@ -1,6 +1,6 @@
 """One LossScaleOptimizer for every TensorFlow 2: its policy is configuration, its state is never lost.
 
-The public names are found when they are first used, so ``import scalekeeper`` costs next to nothing.
+Public names are imported on first use, so ``import scalekeeper`` is fast.
 """
 
 from typing import TYPE_CHECKING, Any, List
@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
-    from .optimizer import build as build
     from .optimizer import convert as convert
     from .optimizer import convert_folder as convert_folder
     from .optimizer import custom_objects as custom_objects
     from .optimizer import load_model as load_model
+    from .optimizer.build import build as build
     from .registry import ArgumentError as ArgumentError
     from .registry import ArgumentTypeError as ArgumentTypeError
     from .registry import BrokenContractError as BrokenContractError
     from .registry import ConversionError as ConversionError
+    from .registry import DemoError as DemoError
     from .registry import DestinationExistsError as DestinationExistsError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from .registry import PluginLoadError as PluginLoadError
     from .registry import ScalekeeperError as ScalekeeperError
     from .registry import StateMismatchError as StateMismatchError
+    from .registry import StateTypeError as StateTypeError
     from .registry import StrategyError as StrategyError
     from .registry import TooManySkipsError as TooManySkipsError
     from .registry import TranslationError as TranslationError
@@ -61,9 +63,9 @@ if TYPE_CHECKING:
     from .serialization import RestoreReport as RestoreReport
     from .serialization import inspect as inspect
     from .serialization import read_state as read_state
-    from .serialization import restore as restore
     from .serialization import save_model as save_model
     from .serialization import save_state as save_state
+    from .serialization.restore import restore as restore
     from .simulation import Recommendation as Recommendation
     from .simulation import Simulation as Simulation
     from .simulation import Trace as Trace
@@ -102,6 +104,7 @@ _ROOMS = {
         "ArgumentTypeError",
         "BrokenContractError",
         "ConversionError",
+        "DemoError",
         "DestinationExistsError",
         "Document",
         "DocumentError",
@@ -114,6 +117,7 @@ _ROOMS = {
         "PluginLoadError",
         "ScalekeeperError",
         "StateMismatchError",
+        "StateTypeError",
         "StrategyError",
         "TooManySkipsError",
         "TranslationError",

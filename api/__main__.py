@@ -1,4 +1,4 @@
-"""``python -m scalekeeper``, for where scripts are not on the path."""
+"""``python -m scalekeeper``: the command, if its script is not on the path."""
 
 from .cli import run
 

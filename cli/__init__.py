@@ -1,4 +1,6 @@
 """The ``scalekeeper`` command."""
 
-from ._isolation import run as run
-from ._main import main as main
+from ._isolation import run
+from ._main import main
+
+__all__ = ["main", "run"]

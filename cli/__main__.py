@@ -1,4 +1,4 @@
-"""``python -m scalekeeper.cli``, for where scripts are not on the path."""
+"""``python -m scalekeeper.cli``: the command, if its script is not on the path."""
 
 from ._isolation import run
 

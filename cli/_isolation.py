@@ -1,4 +1,4 @@
-"""Run a command in a process of its own: HDF5's library may crash or hang on a broken file, and a command must not."""
+"""Isolation of commands that read files in a child process, because HDF5 may crash or hang on a corrupt file."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ import click
 
 from ._main import main
 
-_LOOKING_INTO_FILES = ("inspect", "convert")
+_READERS = ("inspect", "convert")
 
 
 def run() -> None:
-    """The command. Those that look into files run in a copy of this process, which says so if the copy dies."""
-    if len(sys.argv) > 1 and sys.argv[1] in _LOOKING_INTO_FILES and hasattr(os, "fork"):
-        copy = os.fork()  # before anything large is imported
+    """Run the command. Commands that read files run in a fork, whose crash becomes an error message."""
+    if len(sys.argv) > 1 and sys.argv[1] in _READERS and hasattr(os, "fork"):
+        copy = os.fork()  # before large imports
         if copy:
             sys.exit(_ended(copy))
         from ..serialization import _resource_limits
@@ -24,16 +24,16 @@ def run() -> None:
 
 
 def _ended(process: int) -> int:
-    """The exit code of a process; 1 and a message if a signal has ended it."""
+    """Return the exit code of a process; print a message and return 1 if a signal ended it."""
     while True:
         try:
             _, status = os.waitpid(process, 0)
             break
-        except KeyboardInterrupt:  # the copy has got it too, and ends
+        except KeyboardInterrupt:  # the child gets it too, and ends
             continue
     if os.WIFEXITED(status):
         return os.WEXITSTATUS(status)
     name = signal.Signals(os.WTERMSIG(status)).name
-    what = "goes in circles" if name == "SIGVTALRM" else "has crashed"
-    click.echo(f"Error: a library {what} on the file ({name}): it is broken, and nothing was made of it", err=True)
+    what = "did not finish" if name == "SIGVTALRM" else "crashed"
+    click.echo(f"Error: a library {what} reading the file ({name}): it is corrupt, and nothing was written", err=True)
     return 1

@@ -1,6 +1,6 @@
-"""The command's front: its subcommands, and the promise that bad input ends in a message and an exit code.
+"""The command and its subcommands. Wrong input ends in a message and an exit code.
 
-Exit codes: 0 fine, 1 the input is wrong, 2 the command was called wrongly.
+Exit codes: 0 success, 1 wrong input, 2 wrong usage.
 """
 
 from typing import Any
@@ -27,13 +27,13 @@ class _Group(click.Group):
         from ..registry.errors import ScalekeeperError
 
         for stream in (sys.stdout, sys.stderr):
-            if isinstance(stream, io.TextIOWrapper):  # a file may hold names that this terminal has no letters for
+            if isinstance(stream, io.TextIOWrapper):  # a name in a file may have letters that the terminal lacks
                 stream.reconfigure(errors="backslashreplace")
         try:
             return super().invoke(ctx)
         except ScalekeeperError as error:
             raise click.ClickException(str(error)) from error
-        except OSError as error:  # no such file, no permission, a full disk
+        except OSError as error:  # for example a missing file, no permission, a full disk
             raise click.ClickException(str(error)) from error
 
 

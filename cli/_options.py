@@ -28,16 +28,16 @@ def _allow(context: click.Context, parameter: click.Parameter, value: Tuple[str,
 
 
 def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
-    """What an option for a scale or a magnitude accepts."""
+    """Check an option for a loss scale or a magnitude."""
     if value is not None and not 1e-30 <= value <= 1e30:  # NaN too
         raise click.BadParameter("must be a number between 1e-30 and 1e30")
     return value
 
 
 def search_current_folder(allow: Any) -> None:
-    """Where something may be imported, it may also lie in the current folder."""
+    """Add the current folder to the import path if imports are allowed."""
     if allow.patterns:
-        sys.path.append("")  # last: a file there takes no other module's place
+        sys.path.append("")  # last, so that a file there replaces no other module
 
 
 target_option = click.option(
@@ -45,8 +45,8 @@ target_option = click.option(
     metavar="V",
     callback=_target,
     shell_complete=complete_targets,
-    help="The TensorFlow that is meant: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or "
-    "else the newest.",
+    help="The target TensorFlow: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. Default: the installed one, or else "
+    "the newest.",
 )
 allow_option = click.option(
     "--allow",
@@ -54,7 +54,7 @@ allow_option = click.option(
     multiple=True,
     callback=_allow,
     help="An import path that a document may use: package.module:Class, or package.* for a whole package. The current "
-    "folder is then searched for it too. May be repeated.",
+    "folder is then on the import path. May be repeated.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
 limit_option = click.option(
@@ -62,5 +62,5 @@ limit_option = click.option(
     metavar="L",
     type=float,
     callback=positive,
-    help="The largest number that gradients may have. Default: the trace's, or 65504, float16's.",
+    help="The largest representable gradient. Default: that of the trace, or 65504 (float16).",
 )

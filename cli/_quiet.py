@@ -1,4 +1,4 @@
-"""Commands speak for themselves: what TensorFlow tells its log is not for them."""
+"""Suppression of the log output of TensorFlow in commands."""
 
 from typing import Iterator
 
@@ -11,7 +11,7 @@ import warnings
 
 
 def quiet_tensorflow() -> None:
-    """Before TensorFlow is imported: errors only, unless the user has chosen otherwise."""
+    """Set the log level to errors, unless the user has set it. Call this before TensorFlow is imported."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     for name in ("tensorflow", "absl"):
         logging.getLogger(name).setLevel(logging.ERROR)
@@ -20,11 +20,11 @@ def quiet_tensorflow() -> None:
 
 @contextlib.contextmanager
 def silenced() -> Iterator[None]:
-    """Where TensorFlow runs: some versions write to standard error before they look for how much they are to say."""
+    """Discard standard error: some versions of TensorFlow write to it before they read the log level."""
     sys.stderr.flush()
-    with tempfile.TemporaryFile() as nobody:
+    with tempfile.TemporaryFile() as sink:
         kept = os.dup(2)
-        os.dup2(nobody.fileno(), 2)
+        os.dup2(sink.fileno(), 2)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The floor and the ceiling of a scale: that they make sense, and how growing and backing off keep to them."""
+"""Minimum and maximum of a loss scale, and growth and back-off within them."""
 
 from typing import Any, Optional
 
@@ -6,7 +6,7 @@ from ..registry.field_types import broken_rule
 
 
 def require_bounds(initial: float, minimum: float, maximum: Optional[float]) -> None:
-    """The initial scale lies between the bounds, or an error names the parameter to change."""
+    """Raise an error unless the initial scale is between minimum and maximum."""
     ceiling = float("inf") if maximum is None else maximum
     if minimum > ceiling:
         raise broken_rule("minimum", f"{minimum:g} is above the maximum, {ceiling:g}")
@@ -17,7 +17,7 @@ def require_bounds(initial: float, minimum: float, maximum: Optional[float]) -> 
 
 
 def grown(scale: Any, factor: float, maximum: Optional[float], ops: Any) -> Any:
-    """The scale times the factor: not above the maximum; without one, the scale stays where that is not finite."""
+    """Return the scale times a factor, at most the maximum; without a maximum, keep a scale that would overflow."""
     product = scale * ops.float32(factor)
     if maximum is not None:
         return ops.minimum(product, ops.float32(maximum))
@@ -25,6 +25,6 @@ def grown(scale: Any, factor: float, maximum: Optional[float], ops: Any) -> Any:
 
 
 def shrunk(scale: Any, divisor: float, minimum: float, ops: Any) -> Any:
-    """The scale divided, not below the minimum."""
-    # not scale / divisor: a graph optimizer makes this product of it, which may differ in the last bit
+    """Return the scale divided by a divisor, at least the minimum."""
+    # not scale / divisor, which a graph optimizer replaces by this product, and which may differ in the last bit
     return ops.maximum(scale * (ops.float32(1) / ops.float32(divisor)), ops.float32(minimum))

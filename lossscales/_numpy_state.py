@@ -1,4 +1,4 @@
-"""A policy at work in NumPy, with no TensorFlow: its state, its step, and the operations of that step."""
+"""The NumPy backend of a policy: operations, step and state."""
 
 from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Mapping, Tuple
 
@@ -8,6 +8,7 @@ import math
 
 import numpy as np
 
+from ..registry.errors import StateTypeError
 from .report import Report, State
 
 if TYPE_CHECKING:
@@ -18,20 +19,19 @@ _FLOAT32_MAX = np.finfo(np.float32).max
 LOWEST_LOG, HIGHEST_LOG = -126.0, float(np.float32(127.99))  # where 2 ** x is a normal float32
 _TRUE, _FALSE = np.bool_(True), np.bool_(False)
 _BOOLEANS = frozenset({np.bool_, bool})
-# what scalars of one type have a short way for: NumPy's functions take ten times as long to look at their arguments
+# scalars of one type have a fast path: NumPy functions need ten times as long to inspect their arguments
 _SCALARS = frozenset({np.float32, np.int64, np.bool_})
 
 
 class NumpyOps:
-    """The operations a pure step may use. Every backend has these names, with the same results, to the bit.
+    """The operations of a pure step. Every backend has the same names and gives the same results to the bit.
 
-    Python's operators belong to them. A compiler may make one operation of a product and a sum, and round once where
-    NumPy rounds twice, or add up three numbers in another order: of several float operations in a row, each but the
-    last is written ``ops.rounded(…)``.
+    A step may also use Python operators. A compiler may fuse a product and a sum, or add three numbers in another
+    order, and then round differently. Wrap every float operation but the last of several in a row in
+    ``ops.rounded(…)``.
     """
 
-    # for constants, as in every backend; a step writes the same ones every time, and to make them anew would take most
-    # of its time
+    # for constants; cached, because creating them would take most of the time of a step
     float32 = staticmethod(functools.lru_cache(maxsize=1024, typed=True)(np.float32))
     int64 = staticmethod(functools.lru_cache(maxsize=1024, typed=True)(np.int64))
     sqrt = staticmethod(np.sqrt)
@@ -45,14 +45,14 @@ class NumpyOps:
 
     @staticmethod
     def either(condition: Any, if_true: Callable[[], State], if_false: Callable[[], State]) -> State:
-        """What one of two functions gives, each a state. A graph runs both, here the other is not called."""
+        """Return the state of one of two functions. NumPy calls only that one; a graph runs both."""
         return if_true() if condition else if_false()
 
     @staticmethod
     def minimum(one: Any, other: Any) -> Any:
         kind = type(one)
         if kind in _SCALARS and kind is type(other):
-            return other if other < one or other != other else one  # what is not itself is NaN, and stays
+            return other if other < one or other != other else one  # propagates NaN
         return np.minimum(one, other)
 
     @staticmethod
@@ -84,53 +84,64 @@ class NumpyOps:
 
     @staticmethod
     def rounded(value: Any) -> Any:
-        """The value. What was computed to get it is rounded to float32, and not merged with what comes next."""
+        """Return the value, rounded to float32 and not fused with the next operation."""
         return value
 
     @staticmethod
     def as_float32(value: Any) -> Any:
-        """A whole number as the nearest float32."""
+        """Return an integer as the nearest float32."""
         return np.float32(value)
 
     @staticmethod
     def log2(value: Any) -> Any:
-        """The logarithm of a positive normal float32, within 0.009 and exact at powers of two.
+        """Return the base-2 logarithm of a positive normal float32, within 0.009 and exact at powers of two.
 
-        A true logarithm is not the same to the last bit everywhere. This one is the number's bits, m * 2**e with
-        1 <= m < 2 as e + f, f = m - 1, plus 0.34 * f * (1 - f), in whole numbers.
+        Libraries round a true logarithm differently. This one is computed in integers from the bits of the number,
+        m * 2**e with 1 <= m < 2, as e + f + 0.34 * f * (1 - f), where f = m - 1.
         """
         mantissa, exponent = math.frexp(value)  # from 1/2 to 1
         fraction = int(mantissa * 2**24) - 2**23
-        whole = (exponent - 1 << 23) + fraction + _bend(fraction)
+        whole = (exponent - 1 << 23) + fraction + _log2_correction(fraction)
         return np.float32(whole * 2.0**-23)
 
     @staticmethod
     def exp2(value: Any) -> Any:
-        """2 to the power of it, within 1 % and exact at whole numbers; below -126 and above 127.99, that of these."""
+        """Return 2 to the power of a value clamped to -126 … 127.99, within 1 % and exact at integers."""
         exponent, fraction = divmod(int(min(max(float(value), LOWEST_LOG), HIGHEST_LOG) * 2**23), 2**23)
-        return np.float32(math.ldexp(2**23 + fraction - _bend(fraction), exponent - 23))
+        return np.float32(math.ldexp(2**23 + fraction - _log2_correction(fraction), exponent - 23))
 
     @staticmethod
     def pick(values: Any, index: Any) -> Any:
-        """One of several constants, NumPy scalars of one type, by its index."""
+        """Return one of several NumPy scalars of one type by its index."""
         return values[index]
 
     @staticmethod
     def count_reached(thresholds: Any, value: Any) -> Any:
-        """How many of the thresholds, whole numbers in order, are at most the value, as int64."""
+        """Return how many of the thresholds, sorted integers, are at most the value, as int64."""
         return np.int64(bisect.bisect_right(thresholds, value))
 
 
 OPS = NumpyOps()
 
 
-def _bend(fraction: int) -> int:
-    """What a logarithm has above a straight line between two powers of two, in units of 2**-23."""
+def _log2_correction(fraction: int) -> int:
+    """Return the logarithm minus its linear interpolation between powers of two, in units of 2**-23."""
     return (fraction * (2**23 - fraction) >> 23) * 87 >> 8
 
 
 def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[State, Any]:
-    """One step, as a function: the next state, and whether the step is applied.
+    """Take one step in NumPy.
+
+    Args:
+        loss_scale: The policy. It is not changed.
+        state: The state before the step, as from ``initial_state``.
+        report: The report on the gradients of the step.
+
+    Returns:
+        The next state, and whether the step is applied.
+
+    Raises:
+        StateTypeError: The step changed the names or types of the state.
 
     >>> import numpy as np
     >>> from scalekeeper import DynamicLossScale, Report
@@ -140,7 +151,7 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
     >>> float(state["current_loss_scale"]), bool(applied)
     (4.0, False)
     """
-    with np.errstate(all="ignore"):  # overflow is what a policy is about
+    with np.errstate(all="ignore"):  # overflows are expected
         following = loss_scale.next_state(state, report, OPS)
         should_apply = loss_scale.should_apply(state, report, OPS)
     if following is not state:
@@ -149,7 +160,7 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
 
 
 def measure(grads: Any, needs: FrozenSet[str]) -> Report:
-    """The report of gradients that are NumPy arrays, or turn into such; None among them stands for no gradient."""
+    """Return the report of gradients that NumPy can convert to arrays; None is no gradient."""
     arrays = [np.asarray(grad) for grad in grads if grad is not None]
     measured: Dict[str, Any] = {}
     if "finite" in needs:
@@ -166,7 +177,7 @@ def measure(grads: Any, needs: FrozenSet[str]) -> Report:
 
 
 class NumpyState:
-    """Remembers a policy's state between steps."""
+    """The state of a policy between steps, in NumPy."""
 
     def __init__(self, loss_scale: "LossScale", state: State) -> None:
         self._loss_scale = loss_scale
@@ -190,10 +201,12 @@ class NumpyState:
 
 
 def _require_same_types(following: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """A graph's state can't change its names or types; a simulation must not either."""
+    """Raise an error if a step changed names or types, which a graph can't do."""
     if following.keys() != state.keys():
-        raise TypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
+        raise StateTypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
     for name, value in following.items():
         kind = state[name].dtype
         if value.dtype != kind:
-            raise TypeError(f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)")
+            raise StateTypeError(
+                f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)"
+            )

@@ -1,4 +1,4 @@
-"""A loss scale that learns how long to wait before it grows."""
+"""The policy that adapts the number of finite steps after which it grows."""
 
 from typing import Any, Dict, List, Optional
 
@@ -12,7 +12,7 @@ from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 _PATIENCE = 3  # raises that lengthen the window, and drops that shorten it
-_SHORTEST = -1  # the place of the window of one step, before the first of the list
+_SHORTEST = -1  # the index of the window of one step, before the first of the list
 
 
 @loss_scales.register("adaptive_window")
@@ -21,7 +21,7 @@ class AdaptiveWindowLossScale(LossScale):
 
     State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises``, ``drops`` (int64).
     The windows, from ``minimum_window`` to ``maximum_window``, are by default 20, 30, 40, 50, 100, 200, 500 and 1000;
-    ``window_place`` is the place of the current one in it; -1 is a window of one step.
+    ``window_place`` is the index of the current one in this list; -1 is a window of one step.
     A good step is applied, and ``good_steps`` is one more; when it reaches the window, it goes back to 0, the scale is
       multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
       of the list is taken and ``raises`` go back to 0.
@@ -69,7 +69,7 @@ class AdaptiveWindowLossScale(LossScale):
     def _begin(self, params: LossScaleParams) -> None:
         super()._begin(params)
         self.windows = windows_between(self.params.minimum_window, self.params.maximum_window)
-        self._by_place = [np.int64(window) for window in (1, *self.windows)]
+        self._by_index = [np.int64(window) for window in (1, *self.windows)]
 
     def initial_state(self) -> Dict[str, Any]:
         return {
@@ -82,8 +82,8 @@ class AdaptiveWindowLossScale(LossScale):
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
         params, finite, none, one = self.params, report.finite, ops.int64(0), ops.int64(1)
-        scale, place, good_steps = state["current_loss_scale"], state["window_place"], state["good_steps"] + one
-        window = ops.pick(self._by_place, place + one)
+        scale, index, good_steps = state["current_loss_scale"], state["window_place"], state["good_steps"] + one
+        window = ops.pick(self._by_index, index + one)
         grows = ops.logical_and(finite, good_steps >= window)
         bad = ops.logical_not(finite)
         larger = grown(scale, params.multiplier, params.maximum, ops)
@@ -92,27 +92,24 @@ class AdaptiveWindowLossScale(LossScale):
         raises = ops.where(grows, _next_of_four(state["raises"], ops), state["raises"])
         drops = ops.where(grows, none, ops.where(bad, _next_of_four(state["drops"], ops), state["drops"]))
         patience = ops.int64(_PATIENCE)
-        has_longer = place < ops.int64(len(self.windows) - 1)
+        has_longer = index < ops.int64(len(self.windows) - 1)
         lengthens = ops.logical_and(ops.logical_and(grows, has_longer), raises >= patience)
-        shortens = ops.logical_and(ops.logical_and(bad, place > none), drops >= patience)
+        shortens = ops.logical_and(ops.logical_and(bad, index > none), drops >= patience)
         is_new = ops.logical_or(lengthens, shortens)
         return {
             "current_loss_scale": ops.where(grows, larger, ops.where(bad, smaller, scale)),
             "good_steps": ops.where(ops.logical_or(grows, bad), none, good_steps),
-            "window_place": ops.where(lengthens, place + one, ops.where(shortens, ops.int64(_SHORTEST), place)),
+            "window_place": ops.where(lengthens, index + one, ops.where(shortens, ops.int64(_SHORTEST), index)),
             "raises": ops.where(is_new, none, raises),
             "drops": ops.where(shortens, none, drops),
         }
 
-    def quiet_steps(self, state: State) -> int:
-        return max(int(self._by_place[int(state["window_place"]) + 1]) - 1 - int(state["good_steps"]), 0)
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        return dict(state, good_steps=state["good_steps"] + np.int64(count))
-
 
 def windows_between(minimum: int, maximum: int) -> List[int]:
-    """Down from the maximum: half of it in whole hundreds, from 100 to 50, and on by half the minimum."""
+    """Return the windows between minimum and maximum.
+
+    From the maximum down: half of it in whole hundreds, from 100 to 50, then less by half the minimum each time.
+    """
     windows, window = [maximum], float(maximum)
     while window > minimum:
         if window > 100:

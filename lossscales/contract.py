@@ -1,4 +1,4 @@
-"""What a loss-scale policy is: parameters, a state, and a pure step."""
+"""The base class of loss-scale policies: parameters, state and a pure step."""
 
 from typing import Any, Callable, ClassVar, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar
 
@@ -8,33 +8,30 @@ import numbers
 import numpy as np
 
 from ..registry._parameters import checked
-from ..registry.errors import InvalidSpecError, Problem, shown, unknown
+from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, shown, unknown
 from ..registry.field_types import StrictModel
 from ._numpy_state import NumpyState
 from .report import Report, State
 
 Self = TypeVar("Self", bound="LossScale")
 
-FOREVER = 2**62  # quiet steps: more than any run takes, and a count that may still be added to
-
 
 class LossScaleParams(StrictModel):
-    """Base of every policy's ``Params``: frozen, strict, no unknown names."""
+    """Base class of the ``Params`` of a policy: frozen, strict, no unknown names."""
 
 
 class LossScale:
     """A loss-scale policy: ``Params``, ``initial_state`` and the pure ``next_state``.
 
-    ``next_state`` gets the state, the :class:`Report` of a step and ``ops``, the operations that NumPy, TensorFlow and
-    Keras share; it returns the next state and touches nothing else. The same lines run in a simulation without
-    TensorFlow and inside TensorFlow's graph. Python's operators work on both; constants are written as
-    ``ops.float32(2)``, so that both compute in float32.
+    ``next_state`` takes the state, the :class:`Report` of a step and ``ops``, the operations that NumPy, TensorFlow and
+    Keras share. It returns the next state and has no side effects. The same code runs in a simulation without
+    TensorFlow and in a TensorFlow graph. Python operators work in both; write constants as ``ops.float32(2)``, so that
+    both compute in float32.
 
-    ``needs`` names the fields of the report that the policy reads. Only these are computed, so a policy that does not
-    look at the gradients does not pay for looking.
+    ``needs`` names the fields of the report that the policy reads. Only these are computed.
 
-    Calling the object gives the current scale, and ``update(gradients)`` takes a step, as with TensorFlow's own
-    ``LossScale``. A class that overrides just those two, in TensorFlow's style, is a policy too.
+    Calling the object returns the current loss scale, and ``update(gradients)`` takes a step, as in TensorFlow's
+    ``LossScale``. A class that overrides only these two methods is a policy too.
 
     >>> import numpy as np
     >>> from scalekeeper import LossScale
@@ -53,29 +50,29 @@ class LossScale:
     """
 
     Params: ClassVar[Type[LossScaleParams]] = LossScaleParams
-    tensorflow_parameters: ClassVar[Tuple[str, ...]] = ()  # those that TensorFlow's class of the same name has
+    tensorflow_parameters: ClassVar[Tuple[str, ...]] = ()  # those of TensorFlow's class of the same name
     params: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = list(self.Params.model_fields)
         if len(args) > len(names):
-            raise TypeError(f"{type(self).__name__} takes {names}, but {len(args)} values were given")
+            raise ArgumentTypeError(f"{type(self).__name__} takes {names}, but {len(args)} values were given")
         values = dict(zip(names, args))
         if values.keys() & kwargs.keys():
-            raise TypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
+            raise ArgumentTypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
         values.update(kwargs)
         self._begin(checked(self.Params, values, type(self).__name__))
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        # set in every class: what a subclass inherits would be its parent's
+        # set in every class, because a subclass would inherit that of its parent
         takes = cls.Params if cls.__init__ is LossScale.__init__ else cls.__init__
         parameters = list(inspect.signature(takes).parameters.values())
         cls.__signature__ = inspect.Signature(parameters if takes is cls.Params else parameters[1:])  # type: ignore
 
     @classmethod
     def from_params(cls: Type[Self], params: LossScaleParams) -> Self:
-        """Make a policy from parameters that are validated already."""
+        """Return a policy with parameters that are already validated."""
         if cls.__init__ is not LossScale.__init__:
             return cls(**dict(params))
         loss_scale = cls.__new__(cls)
@@ -94,73 +91,71 @@ class LossScale:
         return frozenset({"finite"})
 
     def initial_state(self) -> Dict[str, Any]:
-        """Name → NumPy scalar, whose type is the type of that piece of state for ever."""
+        """Return the initial state: name → NumPy scalar. A step must keep names and types."""
         return {}
 
     def scale(self, state: State, ops: Any) -> Any:
-        """The loss scale that a state stands for, as a float32 scalar."""
+        """Return the loss scale of a state as a float32 scalar."""
         return state["current_loss_scale"]
 
     def should_apply(self, state: State, report: Report, ops: Any) -> Any:
-        """Whether the step with this report is applied, or skipped. Python's own True: always."""
+        """Return whether a step is applied, as a boolean of ``ops``; or ``True`` if every step is."""
         return report.finite
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
-        """The state after a step with this report."""
+        """Return the state after a step.
+
+        Args:
+            state: The state before the step.
+            report: The fields of the report that ``needs`` names; the others are None.
+            ops: The operations of the backend, such as :class:`scalekeeper.lossscales.NumpyOps`.
+
+        Returns:
+            A new mapping with the same names and types.
+        """
         raise NotImplementedError(
             f"{type(self).__name__} has neither next_state (the pure step) nor update and __call__ of its own"
         )
 
-    # The policy, faster: a simulation need not take the steps that change nothing but counters one by one
-
-    def quiet_steps(self, state: State) -> int:
-        """How many finite steps from here on are certain to leave the scale as it is, whatever their gradients are.
-
-        Nor may they change what ``should_apply`` says of a finite step.
-        """
-        return 0
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        """The state, in NumPy, after so many of the quiet steps: what as many calls of ``next_state`` would give."""
-        if count:
-            raise ValueError(f"{type(self).__name__} has no quiet steps, so {count} can't be taken at once")
-        return state
-
     # TensorFlow's contract
 
     def __call__(self) -> Any:
-        """The current scale, as a float32 scalar."""
+        """Return the current loss scale as a float32 scalar."""
         return self._remembered().scale()
 
     def numpy(self) -> Any:
-        """The current scale as NumPy has it. Newer TensorFlows have a number in ``loss_scale``: this reads as one."""
+        """Return the current loss scale as a NumPy scalar, as a TensorFlow variable does."""
         return np.float32(self())
 
     def __float__(self) -> float:
         return float(self())
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
-        """Take one step with these (unscaled) gradients. Returns ``(update_op, should_apply)``."""
+        """Take one step with unscaled gradients; return ``(update_op, should_apply)``."""
         update_op, should_apply = self._remembered().update(grads)
         return update_op, should_apply
 
     def get_config(self) -> Dict[str, Any]:
-        """The parameters as plain values; ``from_config`` takes them back."""
+        """Return the parameters as plain values, for ``from_config``."""
         return dict(self.params.model_dump())
 
     @classmethod
     def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
-        """Make a policy from what ``get_config`` gave."""
+        """Return a policy from the result of ``get_config``."""
         return cls(**config)
 
     # State
 
     def state(self) -> Dict[str, Any]:
-        """The current state as plain numbers."""
+        """Return the current state as Python numbers."""
         return dict(self._remembered().plain())
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Continue from what ``state`` gave. A state that does not fit is refused whole."""
+        """Continue from a result of ``state``.
+
+        Raises:
+            StateMismatchError: A name or value does not fit; the current state is then unchanged.
+        """
         kinds = {name: value.dtype for name, value in self.initial_state().items()}
         problems = [Problem((name,), "not in the given state", "missing") for name in kinds if name not in state]
         values = {}
@@ -172,13 +167,18 @@ class LossScale:
             else:
                 values[name] = kinds[name].type(value)
         if problems:
-            raise InvalidSpecError(problems)
+            raise StateMismatchError(problems)
         self._remembered().write(values)
 
     def move_state(self, make_memory: Callable[["LossScale", State], Any]) -> Any:
-        """Hold the state elsewhere from now on, such as in TensorFlow's variables, and go on from where it is.
+        """Move the current state to another backend, such as TensorFlow variables.
 
-        ``make_memory(policy, state)`` gives an object with the methods of ``NumpyState``.
+        Args:
+            make_memory: A function of the policy and its state that returns an object with the methods of
+                ``NumpyState``.
+
+        Returns:
+            That object.
         """
         state = self.initial_state() if self._memory is None else self._memory.read()
         self._memory = make_memory(self, state)
@@ -189,7 +189,7 @@ class LossScale:
             self._memory = NumpyState(self, self.initial_state())
         return self._memory
 
-    # Copies, by ``copy`` and by ``pickle``: with a state of their own, in NumPy, wherever this one's is
+    # Copies by ``copy`` and ``pickle`` have their own state, in NumPy
 
     def __getstate__(self) -> Dict[str, Any]:
         memory = vars(self).get("_memory")
@@ -208,12 +208,12 @@ class LossScale:
 
 
 def has_pure_step(policy: Any) -> bool:
-    """Whether a policy is stepped by ``next_state``; one in TensorFlow's style has an ``update`` of its own."""
+    """Return whether ``next_state`` defines the step of a policy, and not an ``update`` method."""
     return isinstance(policy, LossScale) and type(policy).update is LossScale.update
 
 
 def _fits(value: Any, kind: "np.dtype[Any]") -> bool:
-    """Whether a value is a finite number of this type (a float may be rounded to it, an integer may not)."""
+    """Return whether a value is a finite number of this type; floats may be rounded, integers may not."""
     if kind.kind == "b" or isinstance(value, (bool, np.bool_)):
         return kind.kind == "b" and isinstance(value, (bool, np.bool_))
     if not isinstance(value, numbers.Real):

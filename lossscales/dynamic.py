@@ -1,4 +1,4 @@
-"""A loss scale that grows while all goes well and backs off when gradients overflow."""
+"""The policy that grows after finite steps and backs off after overflows."""
 
 from typing import Any, Dict, Optional
 
@@ -101,12 +101,3 @@ class DynamicLossScale(LossScale):
         if self.params.backoff_factor is None:
             return shrunk(scale, self.params.multiplier, self.params.minimum, ops)
         return ops.maximum(scale * ops.float32(self.params.backoff_factor), ops.float32(self.params.minimum))
-
-    def quiet_steps(self, state: State) -> int:
-        return max(self.params.increment_period - 1 - int(state["good_steps"]), 0)
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        following = dict(state, good_steps=state["good_steps"] + np.int64(count))
-        if count and self.params.hysteresis > 1 and self.params.refill == "on_good_step":
-            following["hysteresis_left"] = np.int64(self.params.hysteresis)
-        return following

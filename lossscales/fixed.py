@@ -1,4 +1,4 @@
-"""A loss scale that never changes."""
+"""The policy with a constant loss scale."""
 
 from typing import Any, FrozenSet
 
@@ -6,7 +6,7 @@ from pydantic import Field
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import AtLeastOne
-from .contract import FOREVER, LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
@@ -41,10 +41,4 @@ class FixedLossScale(LossScale):
         return report.finite if self.params.skip_nonfinite else True
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
-        return state
-
-    def quiet_steps(self, state: State) -> int:
-        return FOREVER
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
         return state

@@ -1,4 +1,4 @@
-"""A loss scale that keeps the gradients' largest magnitude out of reach of the largest number there is."""
+"""The policy that follows the largest magnitude of the gradients."""
 
 from typing import Any, Dict, FrozenSet, Tuple
 
@@ -63,7 +63,7 @@ class LogMaxLossScale(LossScale):
 
     def _begin(self, params: LossScaleParams) -> None:
         super()._begin(params)
-        # of the betas as float32, so that the first sample's share is just what the sums lack
+        # computed from the float32 betas, so that the weights add up to 1
         self._share1 = float(np.float32(1) - np.float32(self.params.beta1))
         self._share2 = float(np.float32(1) - np.float32(self.params.beta2))
 
@@ -78,7 +78,7 @@ class LogMaxLossScale(LossScale):
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
         largest = report.largest_magnitude
-        # what is smaller than a normal number counts as zero, which it is on some devices
+        # subnormal numbers count as zero, which they are on some devices
         is_positive = ops.logical_and(report.finite, largest >= ops.float32(FLOAT32_TINY))
         return ops.either(  # type: ignore[no-any-return]
             report.finite,
@@ -106,7 +106,7 @@ class LogMaxLossScale(LossScale):
         return {"current_loss_scale": self._within_bounds(following, ops), **sums}
 
     def _sums_and_log_scale(self, state: State, sample: Any, ops: Any) -> Tuple[Dict[str, Any], Any, Any]:
-        """The decaying sums with this sample, the share of one that the mean's has, and log2 of the scale by them."""
+        """Return the decaying sums with this sample, the weight of the mean, and log2 of the loss scale."""
         params, one, rounded = self.params, ops.float32(1), ops.rounded
         beta1, beta2 = ops.float32(params.beta1), ops.float32(params.beta2)
         share1, share2 = ops.float32(self._share1), ops.float32(self._share2)
@@ -135,6 +135,6 @@ class LogMaxLossScale(LossScale):
 
 
 def _decayed(value: Any, beta: Any, ops: Any) -> Any:
-    """The product, but 0 where it is no normal number any more: some devices make that of it, and others do not."""
+    """Return the product, with 0 for subnormal numbers, which some devices flush to zero."""
     product = ops.rounded(value * beta)
     return ops.where(abs(product) >= ops.float32(FLOAT32_TINY), product, ops.float32(0))

@@ -1,4 +1,4 @@
-"""No loss scale, and still a say in which steps are applied."""
+"""The policy without a loss scale, which can still skip steps."""
 
 from typing import Any, Dict, FrozenSet, Optional
 
@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import NonNegativeInt, broken_rule
-from .contract import FOREVER, LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
@@ -39,7 +39,7 @@ class NoLossScale(LossScale):
         @model_validator(mode="after")
         def _skips_if_it_counts_skips(self) -> "NoLossScale.Params":
             if self.apply_after_skips is not None and not self.skip_nonfinite:
-                message = f"{self.apply_after_skips} says nothing where no step is skipped: set skip_nonfinite to true"
+                message = f"{self.apply_after_skips} has no effect without skipped steps: set skip_nonfinite to true"
                 raise broken_rule("apply_after_skips", message)
             return self
 
@@ -66,9 +66,3 @@ class NoLossScale(LossScale):
         if self.params.apply_after_skips is None:
             return state
         return {"bad_steps": ops.where(report.finite, ops.int64(0), state["bad_steps"] + ops.int64(1))}
-
-    def quiet_steps(self, state: State) -> int:
-        return FOREVER
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        return {"bad_steps": np.int64(0)} if state and count else state

@@ -1,8 +1,8 @@
-"""The dynamic loss scales of other libraries, as presets: their defaults and their rules, in our words.
+"""Presets of ``dynamic`` with the defaults and rules of other libraries.
 
-An original without a floor goes to 0 after enough overflows and stays there for ever; its preset stops at float32's
-smallest normal number. An original without a ceiling goes to infinity; its preset grows as long as it is finite. Where
-an original raises an error after too many overflows, the optimizer's own limit on skipped steps does that here.
+An original without a minimum goes to 0 after enough overflows and stays there; its preset stops at the smallest normal
+float32. An original without a maximum goes to infinity; its preset grows while the result is finite. Where an original
+raises an error after too many overflows, use ``stop_after_skips`` of the optimizer.
 """
 
 from typing import Any, Dict, NamedTuple

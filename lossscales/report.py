@@ -1,4 +1,4 @@
-"""What a policy's step gets: the state, and a report on the gradients."""
+"""The arguments of a pure step: the state, and the report on the gradients."""
 
 from typing import Any, Mapping, NamedTuple
 
@@ -6,7 +6,13 @@ State = Mapping[str, Any]
 
 
 class Report(NamedTuple):
-    """What the optimizer knows of one step's gradients. What the policy's ``needs`` do not name is None."""
+    """The facts about the gradients of one step. Fields that the policy does not need are None.
+
+    Attributes:
+        finite: Whether all gradients are finite.
+        largest_magnitude: The largest magnitude among the unscaled gradients.
+        zero_share: The share of gradients that are 0.
+    """
 
     finite: Any = None
     largest_magnitude: Any = None

@@ -1,8 +1,6 @@
-"""A loss scale that is a function of the step."""
+"""The policy whose loss scale is a function of the step."""
 
 from typing import Any, Dict, FrozenSet, List
-
-import bisect
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -11,7 +9,7 @@ from typing_extensions import Annotated, Literal
 from ..registry._plugins import loss_scales
 from ..registry.field_types import PositiveFloat, PositiveInt, broken_rule
 from ._numpy_state import OPS as NUMPY
-from .contract import FOREVER, LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
@@ -89,20 +87,10 @@ class ScheduledLossScale(LossScale):
         return {"steps": state["steps"] + ops.int64(1)}
 
     def scale(self, state: State, ops: Any) -> Any:
-        place = ops.count_reached(self.params.boundaries, state["steps"])
-        value = ops.pick(self._values, place)
+        index = ops.count_reached(self.params.boundaries, state["steps"])
+        value = ops.pick(self._values, index)
         if self.params.schedule == "piecewise":
             return value
-        steps = ops.as_float32(state["steps"] - ops.pick(self._starts, place))
-        value = value + ops.rounded(ops.pick(self._slopes, place) * steps)
+        steps = ops.as_float32(state["steps"] - ops.pick(self._starts, index))
+        value = value + ops.rounded(ops.pick(self._slopes, index) * steps)
         return ops.exp2(value) if self.params.schedule == "exponential" else value
-
-    def quiet_steps(self, state: State) -> int:
-        step, boundaries = int(state["steps"]), self.params.boundaries
-        place = bisect.bisect_right(boundaries, step)
-        if place == len(boundaries):
-            return FOREVER
-        return boundaries[place] - 1 - step if self.params.schedule == "piecewise" else 0
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        return {"steps": state["steps"] + np.int64(count)}

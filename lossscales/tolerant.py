@@ -1,4 +1,4 @@
-"""A loss scale that puts up with a share of overflows."""
+"""The policy that tolerates a share of overflows."""
 
 from typing import Any, Dict, Optional
 
@@ -88,14 +88,3 @@ class TolerantLossScale(LossScale):
             "steps_since_rescale": ops.where(ops.logical_or(is_due, backs_off), none, steps),
             "overflows_since_rescale": ops.where(backs_off, none, overflows),
         }
-
-    def quiet_steps(self, state: State) -> int:
-        return max(self.params.increment_period - 1 - int(state["good_steps"]), 0)
-
-    def after_quiet_steps(self, state: State, count: int) -> State:
-        steps = np.int64(count)
-        return dict(
-            state,
-            good_steps=state["good_steps"] + steps,
-            steps_since_rescale=state["steps_since_rescale"] + steps,
-        )

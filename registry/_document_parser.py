@@ -1,7 +1,7 @@
-"""Text to plain values that remember where they stood: YAML (1.2 core schema) and JSON.
+"""The parser of documents: YAML (1.2 core schema) or JSON to plain values with their offsets.
 
-Both are read without recursion and within limits, so that no text, however hostile, costs more than a moment: nothing
-but mappings, lists, text, numbers, booleans and null ever comes out.
+It is not recursive and has limits, so that untrusted text can't take much time or memory. The values are mappings,
+lists, text, numbers, booleans and null.
 """
 
 from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Tuple, Union
@@ -21,7 +21,7 @@ _MAX_DIGITS = 400
 
 _YAML_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# YAML 1.2's core schema, where 1e-3 is a number and `no` is text; PyYAML's own rules are those of YAML 1.1.
+# The YAML 1.2 core schema, in which 1e-3 is a number and `no` is text. PyYAML follows YAML 1.1.
 _NULL = re.compile(r"null|Null|NULL|~|")
 _TRUE = re.compile(r"true|True|TRUE")
 _FALSE = re.compile(r"false|False|FALSE")
@@ -35,7 +35,7 @@ _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOT
 
 
 class UnreadableError(Exception):
-    """The text can't be read; ``offset`` is where that shows."""
+    """Raised when a text is not valid YAML or JSON at ``offset``."""
 
     def __init__(self, message: str, offset: int, length: int = 1) -> None:
         super().__init__(message)
@@ -43,7 +43,7 @@ class UnreadableError(Exception):
 
 
 class Node:
-    """A value and where it stands. ``size`` counts it and all below it, aliases as often as they are used."""
+    """A value and its offsets. ``size`` counts the nodes below it, aliases each time they are used."""
 
     __slots__ = ("children", "end", "keys", "size", "start", "value")
 
@@ -54,7 +54,7 @@ class Node:
         self.size = 1
 
     def plain(self) -> Any:
-        """The value without the places."""
+        """Return the value without offsets."""
         if isinstance(self.children, dict):
             return {key: child.plain() for key, child in self.children.items()}
         if isinstance(self.children, list):
@@ -62,7 +62,7 @@ class Node:
         return self.value
 
     def find(self, path: Path, at_key: bool) -> Tuple[int, int]:
-        """Offset and length of what the path leads to, or of the last thing on the way that is there."""
+        """Return offset and length of the node at a path, or of its closest parent that exists."""
         node, span = self, (self.start, self.end - self.start)
         for depth, part in enumerate(path):
             children: Any = node.children
@@ -80,7 +80,7 @@ class Node:
 
 
 class Event(NamedTuple):
-    """``open`` and ``close`` a ``{`` or ``[``; ``scalar``; ``alias``. JSON and YAML both come down to these."""
+    """An event of the JSON or YAML parser: ``open`` or ``close`` of ``{`` or ``[``, ``scalar``, or ``alias``."""
 
     kind: str
     start: int
@@ -90,13 +90,13 @@ class Event(NamedTuple):
 
 
 def read(source: Source, is_json: bool) -> Node:
-    """The one value that the text holds, or :class:`UnreadableError`."""
+    """Return the value of a text, or raise an :class:`UnreadableError`."""
     return _build(_json_events(source.text) if is_json else _yaml_events(source.text), source)
 
 
 def _build(events: Iterator[Event], source: Source) -> Node:
-    """Put nodes together from events, watching the limits."""
-    open_nodes: List[Tuple[Node, Optional[str], Optional[Event]]] = []  # container, its anchor, the key waiting
+    """Build the tree of nodes from events, within the limits."""
+    open_nodes: List[Tuple[Node, Optional[str], Optional[Event]]] = []  # container, its anchor, the pending key
     anchors: Dict[str, Optional[Node]] = {}
     root: Optional[Node] = None
     for event in events:
@@ -112,7 +112,7 @@ def _build(events: Iterator[Event], source: Source) -> Node:
                 node.children = {} if event.value == "{" else []
                 node.value = None
                 if anchor is not None:
-                    anchors[anchor] = None  # not usable until it is closed: it would hold itself
+                    anchors[anchor] = None  # an alias inside it would be recursive
                 open_nodes.append((node, anchor, None))
                 continue
         if anchor is not None and event.kind != "alias":
@@ -130,7 +130,7 @@ def _build(events: Iterator[Event], source: Source) -> Node:
         else:
             assert parent.children is not None
             if key.value in parent.children:
-                first = source.place(parent.keys[key.value][0])
+                first = source.position(parent.keys[key.value][0])
                 message = f"the key {shown(key.value)} is there twice, first at line {first.line}"
                 raise UnreadableError(message, key.start, key.end - key.start)
             parent.children[key.value] = node
@@ -161,7 +161,7 @@ def _require_text_key(node: Node, event: Event) -> None:
 
 def _yaml_events(text: str) -> Iterator[Event]:
     documents = 0
-    event: Any  # one that was parsed has marks, which newer type stubs do not take for granted
+    event: Any  # newer type stubs say that marks are optional
     try:
         for event in yaml.parse(text, Loader=_YAML_LOADER):
             start, end = event.start_mark.index, event.end_mark.index
@@ -223,7 +223,7 @@ def _integer(text: str, offset: int) -> int:
 
 
 def _json_events(text: str) -> Iterator[Event]:
-    """The json module judges the syntax; after that, the tokens need no judging, only their places."""
+    """Check the syntax with the json module, then find the offsets of the tokens."""
     if not text.strip():
         return
     try:

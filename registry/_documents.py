@@ -1,4 +1,4 @@
-"""Optimizers declared in YAML or JSON files."""
+"""Documents: optimizers in YAML or JSON files."""
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
 
@@ -10,10 +10,10 @@ from ._monitor_options import NAMES as MONITORING
 from ._monitor_options import Monitoring, monitoring_of
 from ._optimizer_spec import OptimizerSpec, check_optimizer
 from ._plugins import loss_scales
-from ._source_text import Place, Source
+from ._source_text import Position, Source
 from ._targets import Target
 from ._targets import target as target_named
-from .errors import InvalidSpecError, Problem, ScalekeeperError, shown, unknown
+from .errors import DocumentError, Finding, InvalidSpecError, Problem, ScalekeeperError, shown, unknown
 
 KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps", *MONITORING)
 DEFAULT_LOSS_SCALE = "dynamic"
@@ -21,7 +21,7 @@ SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
 
 
 class Document(NamedTuple):
-    """A document that holds what it should: the optimizer to build, and its loss scale."""
+    """A valid document: the optimizer to build, its loss scale, and its options."""
 
     optimizer: OptimizerSpec
     loss_scale: Any
@@ -30,40 +30,27 @@ class Document(NamedTuple):
     monitoring: Monitoring = Monitoring()
 
 
-class Finding(NamedTuple):
-    """A problem, and where in the text it stands."""
-
-    problem: Problem
-    place: Optional[Place]
-    excerpt: str
-
-
-class DocumentError(ScalekeeperError, ValueError):
-    """A document is wrong; ``findings`` says all that is wrong with it, and where."""
-
-    def __init__(self, name: str, findings: Iterable[Finding]) -> None:
-        self.name = name
-        self.findings: Tuple[Finding, ...] = tuple(findings)
-        super().__init__("\n".join(self._text(finding) for finding in self.findings))
-
-    def _text(self, finding: Finding) -> str:
-        place = "{}:{}:".format(*finding.place) if finding.place else ""
-        text = f"{self.name}:{place} {finding.problem}"
-        return text + "\n" + finding.excerpt if finding.excerpt else text
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.name, self.findings)
-
-
 def load_document(
     document: "Union[str, os.PathLike[str], Mapping[str, Any]]",
     *,
     target: Optional[str] = None,
     allow: Iterable[str] = (),
 ) -> Document:
-    """Read and check a YAML or JSON file, or a mapping; nothing in it is run, and TensorFlow is not needed.
+    """Read and check a YAML or JSON file, or a mapping, without TensorFlow. Nothing in it is executed.
 
-    ``target`` is the TensorFlow it is meant for (see :func:`target`); ``allow`` lists import paths that it may use.
+    Args:
+        document: The path of a file, or its content as a mapping.
+        target: The TensorFlow that runs it, as for :func:`scalekeeper.registry.target`. Default: the installed one.
+        allow: Import paths that the document may use: ``package.module:Class``, or ``package.*``.
+
+    Returns:
+        The valid document.
+
+    Raises:
+        DocumentError: The file can't be read or is not valid.
+        InvalidSpecError: The mapping is not valid.
+        UnknownTargetError: The target is not known.
+        ArgumentError: An entry of ``allow`` is not an import path.
 
     >>> import scalekeeper
     >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3")
@@ -79,7 +66,7 @@ def load_document(
 
 
 def check_text(source: Source, target: Target, allow: AllowList) -> Document:
-    """Read and check a text."""
+    """Read and check the text of a document."""
     try:
         root = read(source, _is_json(source))
     except UnreadableError as problem:
@@ -91,9 +78,9 @@ def check_text(source: Source, target: Target, allow: AllowList) -> Document:
 
 
 def check_loss_scale(source: Source, allow: AllowList, *, is_json: Optional[bool] = None) -> Tuple[Any, Any]:
-    """The loss scale of a text, as it is specified and as an object; the rest of the document is not looked at.
+    """Return the loss scale of a document as a spec and as an object, and ignore the rest of the document.
 
-    The text may also be the specification of a loss scale alone: a mapping with a name.
+    The text may also be the spec of a loss scale alone: a mapping with a name.
     """
     try:
         root = read(source, _is_json(source) if is_json is None else is_json)
@@ -110,18 +97,18 @@ def check_loss_scale(source: Source, allow: AllowList, *, is_json: Optional[bool
 
 
 def _not_read(source: Source, problem: UnreadableError) -> DocumentError:
-    place, excerpt = source.place(problem.offset), source.excerpt(problem.offset, problem.length)
-    return DocumentError(source.name, [Finding(Problem((), problem.message, "syntax"), place, excerpt)])
+    position, excerpt = source.position(problem.offset), source.excerpt(problem.offset, problem.length)
+    return DocumentError(source.name, [Finding(Problem((), problem.message, "syntax"), position, excerpt)])
 
 
 def _is_json(source: Source) -> bool:
-    """By the name's ending, or, where that says nothing, by the first character."""
+    """Return whether the extension of the name, or else the first character, is that of JSON."""
     name = source.name.lower()
     return name.endswith(".json") or (not name.endswith((".yaml", ".yml")) and source.text.lstrip()[:1] == "{")
 
 
 def check_document(data: Any, target: Target, allow: AllowList) -> Document:
-    """Check plain values; every problem of the whole document is found at once."""
+    """Check plain values and raise one error with all problems."""
     if not isinstance(data, Mapping):
         message = f"a document is a mapping with the key 'optimizer', not {shown(data)}"
         raise InvalidSpecError([Problem((), message, "type")])
@@ -157,7 +144,7 @@ def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Prob
 
 
 def source_at(path: str) -> Source:
-    """The text of a file."""
+    """Read the text of a file."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -169,7 +156,7 @@ def source_at(path: str) -> Source:
 
 
 def source_of(name: str, data: bytes) -> Source:
-    """The text of a file's content, if it is text and not too long."""
+    """Return the content of a file as text, or raise an error if it is not text or too long."""
     if len(data) > MAX_BYTES:
         raise _unreadable(name, f"is larger than a document may be ({MAX_BYTES // 1024} KiB)")
     try:
@@ -177,7 +164,7 @@ def source_of(name: str, data: bytes) -> Source:
     except UnicodeDecodeError as error:
         source = Source(name, data[: error.start].decode("utf-8-sig", "replace"))
         problem = Problem((), f"not UTF-8 text: byte 0x{data[error.start]:02x}", "encoding")
-        raise DocumentError(name, [Finding(problem, source.place(len(source.text)), "")]) from None
+        raise DocumentError(name, [Finding(problem, source.position(len(source.text)), "")]) from None
 
 
 def _unreadable(name: str, message: str) -> DocumentError:
@@ -188,5 +175,5 @@ def _findings(problems: Iterable[Problem], source: Source, root: Node) -> List[F
     found = []
     for problem in problems:
         offset, length = root.find(problem.path, problem.at_key)
-        found.append(Finding(problem, source.place(offset), source.excerpt(offset, length)))
-    return sorted(found, key=lambda finding: finding.place or Place(0, 0))
+        found.append(Finding(problem, source.position(offset), source.excerpt(offset, length)))
+    return sorted(found, key=lambda finding: finding.place or Position(0, 0))

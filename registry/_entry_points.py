@@ -1,4 +1,4 @@
-"""Plugins that other installed packages announce."""
+"""Plugins of other installed packages, by entry points."""
 
 from typing import Any, Dict, List, NamedTuple
 
@@ -7,14 +7,14 @@ from .errors import not_loaded, shown
 
 
 class Announcement(NamedTuple):
-    """One entry point, and the distribution that has it."""
+    """An entry point and its distribution."""
 
     name: str
     distribution: str
     entry_point: Any
 
     def load(self, kind: str) -> Any:
-        """Import it. Whatever goes wrong is this plugin's error and nobody else's."""
+        """Import the plugin; raise a :class:`PluginLoadError` for any error."""
         try:
             return self.entry_point.load()
         except (Exception, SystemExit) as error:
@@ -22,7 +22,7 @@ class Announcement(NamedTuple):
 
 
 def announced(group: str) -> Dict[str, List[Announcement]]:
-    """All entry points of a group, by name; a name has several where several packages claim it."""
+    """Return the entry points of a group by name; several packages may use one name."""
     found: Dict[str, List[Announcement]] = {}
     seen = set()
     for distribution in metadata.distributions():
@@ -30,7 +30,7 @@ def announced(group: str) -> Dict[str, List[Announcement]]:
             if entry_point.group != group:
                 continue
             name = distribution.metadata["Name"] or "?"
-            # one distribution can be on sys.path twice, for example as a wheel and as a checkout
+            # a distribution can be on sys.path twice, for example as a wheel and as a checkout
             if (name, entry_point.name, entry_point.value) not in seen:
                 seen.add((name, entry_point.name, entry_point.value))
                 origin = f"{name} {distribution.version}"

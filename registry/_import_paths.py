@@ -1,13 +1,13 @@
-"""Import paths (``package.module:Class``) in a specification: only what the caller allowed is ever imported."""
+"""Import paths (``package.module:Class``) in a spec, which the caller must allow."""
 
 from typing import Any, Iterable, Tuple
 
 import importlib
 import re
 
-from .errors import InvalidSpecError, Problem, not_loaded, shown
+from .errors import ArgumentError, InvalidSpecError, Problem, not_loaded, shown
 
-# ASCII on purpose: a letter that only looks like another one must not get past an allow-list.
+# Only ASCII: similar-looking letters must not bypass the allow-list.
 _NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 _IMPORT_PATH = re.compile(rf"({_NAME}(?:\.{_NAME})*):({_NAME})")
 _PACKAGE_PATTERN = re.compile(rf"({_NAME}(?:\.{_NAME})*)\.\*")
@@ -24,13 +24,13 @@ class AllowList:
             if not isinstance(pattern, str) or not (
                 _IMPORT_PATH.fullmatch(pattern) or _PACKAGE_PATTERN.fullmatch(pattern)
             ):
-                raise ValueError(
+                raise ArgumentError(
                     f"{shown(pattern)} can't be allowed: "
                     "give an exact 'package.module:Class', or 'package.*' for everything in one package"
                 )
 
     def covers(self, path: str) -> bool:
-        """Whether ``package.module:Class`` is allowed."""
+        """Return whether ``package.module:Class`` is allowed."""
         return path in self.patterns or self._package_covers(path.split(":")[0])
 
     def _package_covers(self, module: str) -> bool:
@@ -38,7 +38,7 @@ class AllowList:
         return any(module == package or module.startswith(package + ".") for package in packages)
 
     def load(self, path: str, kind: str) -> Any:
-        """Import what ``path`` names, or say how to allow it. Nothing is imported before the list was asked."""
+        """Import the object of a path, or raise an error that explains how to allow it."""
         match = _IMPORT_PATH.fullmatch(path)
         if match is None:
             message = f"{shown(path)} is not an import path: write 'package.module:Class'"

@@ -1,4 +1,4 @@
-"""What an optimizer keeps an eye on beside its loss scale, and when it gives up."""
+"""Monitoring options of an optimizer."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -10,7 +10,7 @@ from .field_types import PositiveInt, StrictModel
 
 
 class Monitoring(StrictModel):
-    """Options of a LossScaleOptimizer, and keys of a document."""
+    """Monitoring options: arguments of a LossScaleOptimizer, and keys of a document."""
 
     stop_after_skips: Optional[PositiveInt] = Field(
         None, description="Stop with an error after so many skipped steps in a row; null: never."
@@ -23,7 +23,7 @@ class Monitoring(StrictModel):
     )
 
     def said(self) -> Dict[str, Any]:
-        """Those that were asked for, so that a configuration without them stays one that plain TensorFlow reads."""
+        """Return the options that are not defaults; plain TensorFlow reads a configuration without them."""
         return {name: value for name, value in self.model_dump().items() if value not in (None, False, [])}
 
 
@@ -31,5 +31,5 @@ NAMES = tuple(Monitoring.model_fields)
 
 
 def monitoring_of(values: Mapping[str, Any], owner: str) -> Monitoring:
-    """Those among the values that are such options, checked."""
+    """Return the monitoring options among the values, checked."""
     return checked(Monitoring, {name: values[name] for name in NAMES if name in values}, owner)

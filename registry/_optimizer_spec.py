@@ -1,4 +1,4 @@
-"""Optimizers and learning-rate schedules in a document, checked against what the target's constructors accept."""
+"""Optimizers and learning-rate schedules of a document, checked against the signatures of the target."""
 
 from typing import Any, ClassVar, Dict, List, Mapping, NamedTuple, Optional, Tuple, Type
 
@@ -30,7 +30,7 @@ _NAME_KEYS = {OPTIMIZERS: "name", SCHEDULES: "schedule"}
 
 _NonPositiveFloat = Annotated[float, Field(ge=-FLOAT32_MAX, le=0)]
 
-# What each argument means, and which values make sense; whether a target has it, and its default, its table says.
+# Type and description of each argument. The table of a target has its arguments and defaults.
 _ARGUMENTS: Dict[str, Tuple[Any, str]] = {
     "adam_beta_1": (Fraction, "Decay of the first moment, for the variables that Adam updates."),
     "adam_beta_2": (Fraction, "Decay of the second moment, for the variables that Adam updates."),
@@ -94,7 +94,7 @@ _ARGUMENTS: Dict[str, Tuple[Any, str]] = {
     "weight_decay": (NonNegativeFloat, "Share of the weights that is taken away each step."),
 }
 
-# Arguments that Keras has and a document does not, with what to write instead.
+# Arguments of Keras that a document can't have, with the alternative.
 _NOT_IN_A_DOCUMENT = {
     "name": "Keras's name for the object can't be given.",
     "loss_scale_factor": "The loss scale is given by the document's 'loss_scale'.",
@@ -103,7 +103,7 @@ _INSTEAD = dict(_NOT_IN_A_DOCUMENT, lr="Write 'learning_rate'.")
 
 
 class Arguments(StrictModel):
-    """Base of the models that are made from a target's table."""
+    """Base class of the models that are made from the table of a target."""
 
     exclusive: ClassVar[Tuple[Tuple[str, str], ...]] = ()
 
@@ -124,7 +124,7 @@ class Arguments(StrictModel):
 
 
 class OptimizerSpec(NamedTuple):
-    """An optimizer or a schedule of a document, checked: ``class_path`` is where its class lives under ``tf.keras``."""
+    """A valid optimizer or schedule of a document; ``class_path`` is the path of its class below ``tf.keras``."""
 
     name: str
     class_path: str
@@ -168,7 +168,7 @@ def _check(kind: str, spec: Mapping[str, Any], target: Target) -> OptimizerSpec:
     given = values.pop(name_key)
     name = spellings(kind, target).get(given) if isinstance(given, str) else None
     if name is None:
-        message = unknown(_KINDS[kind], given, names(kind, target), remedy=_elsewhere(kind, given, None, target))
+        message = unknown(_KINDS[kind], given, names(kind, target), remedy=_other_targets(kind, given, None, target))
         raise InvalidSpecError([Problem((name_key,), message, "unknown_name")])
     model = argument_model(kind, name, target)
     try:
@@ -180,16 +180,16 @@ def _check(kind: str, spec: Mapping[str, Any], target: Target) -> OptimizerSpec:
 
 
 def _explained(problem: Problem, kind: str, name: str, target: Target) -> Problem:
-    """Add to an unknown argument where it is known, or what to write instead."""
+    """Add to the problem of an unknown argument which targets have it, or an alternative."""
     if problem.kind != "extra_forbidden" or len(problem.path) != 1:
         return problem
     argument = str(problem.path[0])
-    remedy = _INSTEAD[argument] if argument in _INSTEAD else _elsewhere(kind, name, argument, target)
+    remedy = _INSTEAD[argument] if argument in _INSTEAD else _other_targets(kind, name, argument, target)
     return problem._replace(message=f"{problem.message} {remedy}".strip())
 
 
-def _elsewhere(kind: str, name: Any, argument: Optional[str], target: Target) -> str:
-    """Say on which other targets a name or an argument is known."""
+def _other_targets(kind: str, name: Any, argument: Optional[str], target: Target) -> str:
+    """Return a sentence on the targets that have a name or an argument."""
 
     def has_it(other: Target) -> bool:
         entry = other.table[kind].get(spellings(kind, other).get(name)) if isinstance(name, str) else None
@@ -200,12 +200,12 @@ def _elsewhere(kind: str, name: Any, argument: Optional[str], target: Target) ->
 
 
 def names(kind: str, target: Target) -> List[str]:
-    """The names of the target's optimizers or schedules."""
+    """Return the names of the optimizers or schedules of a target."""
     return sorted(target.table[kind])
 
 
 def spellings(kind: str, target: Target) -> Dict[str, str]:
-    """Every accepted spelling → name: ``adam``, ``Adam``, ``legacy.Adam``."""
+    """Return every accepted spelling → name: ``adam``, ``Adam``, ``legacy.Adam``."""
     found = {}
     for name, entry in target.table[kind].items():
         prefix = name.rpartition(".")[0]
@@ -217,7 +217,7 @@ def spellings(kind: str, target: Target) -> Dict[str, str]:
 
 @functools.lru_cache(maxsize=None)
 def argument_model(kind: str, name: str, target: Target) -> Type[Arguments]:
-    """The arguments of one optimizer or schedule as a model; a learning rate that is a schedule is checked apart."""
+    """Return the model of the arguments of an optimizer or schedule. Schedules as learning rates are checked apart."""
     entry = target.table[kind][name]
     fields: Dict[str, Any] = {}
     for argument, default in entry["arguments"].items():
@@ -232,7 +232,7 @@ def argument_model(kind: str, name: str, target: Target) -> Type[Arguments]:
             fields[argument] = (annotation, Field(default, description=description))
         elif argument in entry["nullable"]:
             fields[argument] = (Optional[annotation], Field(None, description=description))
-        else:  # it may be left out, but where it is given it can't be null
+        else:  # optional, but not null
             fields[argument] = (annotation, Field(default_factory=lambda: None, description=description))
     pairs = tuple((first, second) for first, second in entry["exclusive"])
     base = type("Arguments", (Arguments,), {"exclusive": pairs, "__annotations__": {}, "__module__": __name__})

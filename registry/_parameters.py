@@ -1,4 +1,4 @@
-"""What a class takes: a pydantic model, from its ``Params`` or from its constructor, and its errors as problems."""
+"""Parameter models of classes, from ``Params`` or the constructor, and their errors as problems."""
 
 import typing
 from typing import Any, Dict, List, Mapping, Sequence, Tuple, Type, TypeVar
@@ -22,14 +22,14 @@ def _number(value: Any) -> Any:
     return value
 
 
-# An argument with the default 3 and no annotation may mean a count or a factor: any number, passed on as it is.
+# An argument with the default 3 and no annotation may be an integer or a float: accept any number unchanged.
 _AsGiven = Annotated[Any, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
 _BY_TYPE: Dict[Any, Any] = {int: WholeNumber}
 _BY_DEFAULT: Dict[type, Any] = {bool: bool, int: _AsGiven, float: float, str: str}
 
 
 def parameter_model(cls: type) -> Type[BaseModel]:
-    """The model of what ``cls`` takes: its ``Params``, or, where a later class wrote a constructor, that signature."""
+    """Return the parameter model of a class: its ``Params``, or the signature of a constructor that overrides it."""
     for ancestor in cls.__mro__:
         params = ancestor.__dict__.get("Params")
         if inspect.isclass(params) and issubclass(params, BaseModel):
@@ -40,7 +40,7 @@ def parameter_model(cls: type) -> Type[BaseModel]:
 
 
 def with_defaults(model: Type[BaseModel], defaults: Mapping[str, Any], owner: str) -> Type[BaseModel]:
-    """The model with other defaults; such as it would refuse are an error at once."""
+    """Return the model with other defaults, or raise an error if they are not valid."""
     values = dict(defaults)
     try:
         valid = dict(checked(model, defaults, owner))
@@ -64,7 +64,7 @@ def _model_of_signature(cls: type) -> Type[BaseModel]:
         signature = inspect.Signature()
     try:
         hints = typing.get_type_hints(cls.__init__)  # type: ignore[misc]
-    except Exception:  # a name that exists for a type checker only
+    except Exception:  # a name that exists only for type checkers
         hints = {}
     fields: Dict[str, Any] = {}
     extra: Literal["forbid", "allow"] = "forbid"
@@ -91,7 +91,7 @@ def checked(model: Type[Model], values: Mapping[str, Any], owner: str) -> Model:
 
 
 def problems_of(error: ValidationError, names: Sequence[str], owner: str) -> List[Problem]:
-    """Say what pydantic found in the words of this package."""
+    """Return the errors of pydantic as problems."""
     return [_problem(detail, names, owner) for detail in error.errors(include_url=False)]
 
 

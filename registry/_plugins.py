@@ -1,4 +1,4 @@
-"""Names for classes: register one, and a specification that names it becomes an object of it."""
+"""The registry: names for policy classes, and objects from specs."""
 
 from typing import (
     Any,
@@ -32,7 +32,17 @@ from pydantic import BaseModel
 from ._entry_points import Announcement, announced
 from ._import_paths import AllowList
 from ._parameters import checked, parameter_model, with_defaults
-from .errors import InvalidSpecError, NameTakenError, PluginLoadError, Problem, ScalekeeperError, shown, unknown
+from .errors import (
+    ArgumentError,
+    ArgumentTypeError,
+    InvalidSpecError,
+    NameTakenError,
+    PluginLoadError,
+    Problem,
+    ScalekeeperError,
+    shown,
+    unknown,
+)
 
 Class = TypeVar("Class", bound=type)
 
@@ -41,10 +51,7 @@ _REQUIRED = "(required)"
 
 
 class Plugin:
-    """A class under a name, with the model of what it takes.
-
-    A preset has other defaults than the class: what it makes is an object of the class like any other.
-    """
+    """A registered class with its parameter model. A preset has other defaults than the class."""
 
     def __init__(
         self,
@@ -66,27 +73,27 @@ class Plugin:
             self._own_parameters if preset is None else with_defaults(self._own_parameters, preset, name)
         )
         if "name" in self.parameters.model_fields:
-            raise TypeError(
-                f"{_label(cls)} can't be registered: its parameter 'name' would hide the plugin's own name in a "
-                "specification; call the parameter something else"
+            raise ArgumentTypeError(
+                f"{_label(cls)} can't be registered: its parameter 'name' would hide the name of the plugin in a "
+                "spec; rename the parameter"
             )
         self._from_params: Optional[Callable[[BaseModel], Any]] = getattr(cls, "from_params", None)
 
     def make(self, values: Mapping[str, Any]) -> Any:
-        """Check the values and construct an object from them."""
+        """Check the values and return an object with them."""
         params = checked(self.parameters, values, self.name)
         if self.preset is not None:
             params = self._own_parameters.model_validate(dict(params))
         try:
             return self._from_params(params) if self._from_params else self.cls(**dict(params))
-        except ScalekeeperError:
-            raise
         except Exception as error:
+            if isinstance(error, ScalekeeperError) and not isinstance(error, (ArgumentError, ArgumentTypeError)):
+                raise
             message = f"{self.name} refused its parameters: {type(error).__name__}: {error}"
             raise InvalidSpecError([Problem((), message, "refused")]) from error
 
     def defaults(self) -> Dict[str, Any]:
-        """Parameter → default; ``"(required)"`` where it has none."""
+        """Return parameter → default; ``"(required)"`` if it has none."""
         fields = self.parameters.model_fields
         return {
             name: _REQUIRED if field.is_required() else field.get_default(call_default_factory=True)
@@ -95,21 +102,21 @@ class Plugin:
 
     @property
     def label(self) -> str:
-        """What it stands for, in messages."""
+        """The class, or that it is a preset of a class, for messages."""
         return _label(self.cls) if self.preset is None else f"a preset of {_label(self.cls)}"
 
     def is_same_as(self, other: "Plugin") -> bool:
-        """Whether both make the same of a specification."""
+        """Return whether both make equal objects from a spec."""
         return self.cls is other.cls and self.preset == other.preset
 
     @property
     def needs_nothing(self) -> bool:
-        """Whether the bare name is a whole specification."""
+        """Whether the name alone is a valid spec."""
         return not any(field.is_required() for field in self.parameters.model_fields.values())
 
 
 class Listing(NamedTuple):
-    """A row of :meth:`Registry.listing`; ``plugin`` is None where it could not be loaded, and ``error`` says why."""
+    """A row of :meth:`Registry.listing`. If the plugin can't be loaded, ``plugin`` is None and ``error`` the reason."""
 
     name: str
     origin: str
@@ -120,12 +127,15 @@ class Listing(NamedTuple):
 class Registry:
     """The plugins of one kind.
 
-    ``home`` is the module that registers the built-in ones; it is imported on first use, as entry points are, so that
-    having a registry costs nothing. ``number`` is what a bare number stands for: a name and one of its parameters.
-    ``methods`` are what every plugin has to have.
+    Args:
+        kind: What a plugin is, for messages.
+        group: The group of entry points.
+        home: The module that registers the built-in plugins. It is imported on first use, as entry points are.
+        number: The name and the parameter that a number in place of a spec stands for.
+        methods: The methods that every plugin must have.
 
-    Reading takes no lock. Nothing is imported while the lock is held: a module that is being imported registers its
-    classes, and would wait for us while we wait for it.
+    Reading takes no lock, and no import happens under the lock: the imported module could register a class and wait for
+    the lock.
     """
 
     def __init__(self, kind: str, group: str, home: str, number: Tuple[str, str], methods: Tuple[str, ...]) -> None:
@@ -144,7 +154,17 @@ class Registry:
     # Registering
 
     def register(self, name: str, *, aliases: Iterable[str] = (), override: bool = False) -> Callable[[Class], Class]:
-        """A decorator that gives a class a name.
+        """Return a decorator that registers a class.
+
+        Args:
+            name: The name in specs and documents.
+            aliases: Other names for it.
+            override: Whether to replace a class that has one of the names.
+
+        Raises:
+            NameTakenError: Another class has one of the names.
+            ArgumentError: A name is not valid.
+            ArgumentTypeError: The object is not a class, or not a policy.
 
         >>> from scalekeeper import DynamicLossScale, register, resolve
         >>> @register("cautious")
@@ -175,9 +195,21 @@ class Registry:
         override: bool = False,
         **defaults: Any,
     ) -> None:
-        """Give a name to a class, or to what a name stands for, with other defaults.
+        """Register a name for a class, or a registered name, with other defaults.
 
-        What it makes is an object of the class itself: nothing that is saved depends on the preset's name.
+        Objects of a preset are objects of the class, so saved files do not depend on the name of the preset.
+
+        Args:
+            name: The name of the preset.
+            cls: The class, or its name.
+            description: A sentence for ``scalekeeper list``.
+            aliases: Other names for the preset.
+            override: Whether to replace a class that has one of the names.
+            **defaults: The other defaults.
+
+        Raises:
+            NameTakenError: Another class has one of the names.
+            InvalidSpecError: A default is not valid.
 
         >>> from scalekeeper import register_preset, resolve
         >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
@@ -199,10 +231,10 @@ class Registry:
     def temporary_registration(
         self, name: str, cls: type, *, aliases: Iterable[str] = (), override: bool = False
     ) -> Iterator[None]:
-        """Give a class a name inside a ``with`` block, for this thread (or asynchronous task) alone.
+        """Register a class in a ``with`` block, for the current thread or asynchronous task.
 
-        A thread started inside the block does not see the name unless it is run in a copy of the context
-        (``contextvars.copy_context().run``).
+        A thread that starts in the block does not see the name, unless it runs in a copy of the context
+        (``contextvars.copy_context().run``). The arguments are those of :meth:`register`.
         """
         names = self._valid_names(name, aliases)
         plugin = self._new_plugin(names, cls, _caller())
@@ -213,14 +245,14 @@ class Registry:
             self._scope.reset(token)
 
     def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
-        self._load_home()  # the built-in names are taken, whether they were used yet or not
+        self._load_home()  # built-in names are taken even before their first use
         self._require_contract(cls)
         return Plugin(names[0], cls, names[1:], origin)
 
     def _with(
         self, table: Mapping[str, Plugin], names: Tuple[str, ...], plugin: Plugin, override: bool
     ) -> Mapping[str, Plugin]:
-        """A copy of the table with the plugin in it. Copying keeps every reader's view whole."""
+        """Return a copy of the table with the plugin. Readers keep the old table."""
         merged = dict(table)
         for name in names:
             first = self._scope.get().get(name) or self._names.get(name)
@@ -239,7 +271,7 @@ class Registry:
         names = (name,) + ((aliases,) if isinstance(aliases, str) else tuple(aliases))
         for each in names:
             if not isinstance(each, str) or not _NAME.fullmatch(each):
-                raise ValueError(
+                raise ArgumentError(
                     f"{shown(each)} can't be a name: "
                     "it starts with a letter and holds letters, digits, '_', and single '.', '/' or '-' between them"
                 )
@@ -247,10 +279,10 @@ class Registry:
 
     def _require_contract(self, cls: Any) -> None:
         if not inspect.isclass(cls):
-            raise TypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
+            raise ArgumentTypeError(f"only a class can be a {self.kind}, not {shown(cls)}")
         missing = [method for method in self._methods if not _has_method(cls, method)]
         if missing:
-            raise TypeError(
+            raise ArgumentTypeError(
                 "{} is not a {}: it has no {}. Derive it from scalekeeper.LossScale, or write the method".format(
                     _label(cls), self.kind, " and no ".join(missing)
                 )
@@ -259,7 +291,7 @@ class Registry:
     # Looking up
 
     def plugin(self, name: str, allow: Iterable[str] = ()) -> Plugin:
-        """The plugin of a registered name, an announced one, or an allowed import path."""
+        """Return the plugin of a registered name, an entry point, or an allowed import path."""
         found = self._known(name)
         if found is not None:
             return found
@@ -277,7 +309,7 @@ class Registry:
         return found
 
     def _load_home(self) -> None:
-        # always asked of the import system: while another thread is half-way through the import, it makes us wait
+        # always, because the import system waits for an import in another thread
         importlib.import_module(self._home)
 
     def _announcements(self) -> Dict[str, List[Announcement]]:
@@ -308,7 +340,7 @@ class Registry:
             return self._names[announcement.name]
 
     def plugin_of(self, cls: Any, name: Optional[str] = None) -> Plugin:
-        """The plugin of a class that need not be registered."""
+        """Return the plugin of a class, which need not be registered."""
         for plugin in self._names.values():
             if plugin.cls is cls and plugin.preset is None:
                 return plugin
@@ -319,12 +351,12 @@ class Registry:
             raise InvalidSpecError([Problem((), str(error), "not_a_plugin")]) from None
 
     def names(self) -> List[str]:
-        """Every name that can be asked for, aliases too, in order."""
+        """Return all names and aliases, sorted."""
         self._load_home()
         return sorted({*self._names, *self._scope.get(), *self._announcements()})
 
     def listing(self) -> List[Listing]:
-        """Every plugin once, loaded; a broken one with its error."""
+        """Return a row for every plugin, also for those that can't be loaded."""
         self._load_home()
         rows = set()
         for announcements in self._announcements().values():
@@ -352,10 +384,16 @@ class Registry:
     # Resolving
 
     def resolve(self, spec: Any, *, allow: Iterable[str] = ()) -> Any:
-        """Turn a specification into an object.
+        """Return the policy of a spec.
 
-        A registered name; a number; a mapping ``{"name": …, parameters…}``; a class; an object; or an import path
-        ``package.module:Class`` that ``allow`` covers.
+        Args:
+            spec: A registered name, a number, a mapping ``{"name": …, parameters…}``, a class, an object, or an import
+                path ``package.module:Class`` that is allowed.
+            allow: Allowed import paths: ``package.module:Class``, or ``package.*`` for a package.
+
+        Raises:
+            InvalidSpecError: The spec is not valid; ``problems`` lists why.
+            PluginLoadError: The plugin can't be imported.
         """
         if isinstance(spec, (dict, Mapping)):
             values = dict(spec)
@@ -396,12 +434,12 @@ class Registry:
 
 
 def _plain(number: Any) -> Any:
-    """NumPy's and other libraries' numbers as Python's own."""
+    """Return a number of NumPy or another library as a Python number."""
     return int(number) if isinstance(number, numbers.Integral) else float(number)
 
 
 def _has_method(cls: type, name: str) -> bool:
-    # not getattr: every class can itself be called, through its metaclass
+    # not getattr, which finds __call__ of the metaclass
     return any(callable(ancestor.__dict__.get(name)) for ancestor in cls.__mro__)
 
 
@@ -410,7 +448,7 @@ def _label(cls: Any) -> str:
 
 
 def _caller() -> str:
-    """``file:line`` of the code that called into this package."""
+    """Return ``file:line`` of the caller of the registry."""
     frame: Optional[types.FrameType] = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename in (__file__, contextlib.__file__):
         frame = frame.f_back

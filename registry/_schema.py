@@ -1,10 +1,10 @@
-"""The JSON Schema of a document: what an editor completes and checks is what ``validate`` accepts.
+"""The JSON Schema of a document, for completion and checks in an editor.
 
-Both come from the same pydantic models. Rules between fields, such as ``minimum <= maximum``, are beyond JSON Schema;
-they stand in the descriptions, and ``validate`` alone enforces them.
+It comes from the pydantic models that check a document. JSON Schema can't express rules between fields, such as
+``minimum <= maximum``: the descriptions state them, and only ``validate`` enforces them.
 """
 
-from typing import Any, Dict, List, Type
+from typing import Any, Dict, List, Type, Union
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
@@ -14,12 +14,29 @@ from ._monitor_options import Monitoring
 from ._optimizer_spec import OPTIMIZERS, SCHEDULES, argument_model, names, spellings
 from ._plugins import Plugin, loss_scales
 from ._targets import Target
+from ._targets import target as target_named
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def document_schema(target: Target) -> Dict[str, Any]:
-    """The schema of a document for one target, with every loss scale that is registered or announced now."""
+def document_schema(target: Union[Target, str, None] = None) -> Dict[str, Any]:
+    """Return the JSON Schema of a document, with every loss scale that is registered now.
+
+    Args:
+        target: The TensorFlow that runs the document: a name such as ``"2.21"``, or a
+            :class:`scalekeeper.registry.Target`. Default: the installed one, or else the newest.
+
+    Returns:
+        The schema as plain values for JSON.
+
+    Raises:
+        UnknownTargetError: The target is not known.
+
+    >>> import scalekeeper
+    >>> scalekeeper.document_schema("2.3")["title"]
+    'scalekeeper document for TensorFlow 2.3.4, Keras 2.4.0'
+    """
+    target = target if isinstance(target, Target) else target_named(target)
     definitions: Dict[str, Any] = {}
     return {
         "$schema": DIALECT,
@@ -92,11 +109,11 @@ def _spelled(kind: str, target: Target) -> Dict[str, List[str]]:
 
 def _all_of(spelled: Dict[str, List[str]]) -> List[str]:
     found = (spelling for spellings_of_one in spelled.values() for spelling in spellings_of_one)
-    return sorted(found, key=lambda spelling: (spelling != spelling.lower(), spelling))  # our own spellings first
+    return sorted(found, key=lambda spelling: (spelling != spelling.lower(), spelling))  # lower-case names first
 
 
 def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict[str, Any]]) -> Dict[str, Any]:
-    """A mapping whose ``key`` decides what else it may hold. if/then makes an editor report the right fault."""
+    """Return the schema of a mapping whose ``key`` selects its other keys; if/then gives precise errors in editors."""
     cases = []
     for name, reference in references.items():
         is_this = {"required": [key], "properties": {key: {"enum": spelled[name]}}}
@@ -110,7 +127,7 @@ def _by_name(key: str, spelled: Dict[str, List[str]], references: Dict[str, Dict
 
 
 class _Generator(GenerateJsonSchema):
-    """A parameter whose type JSON can't express can't be given in a document either."""
+    """A generator that forbids parameters whose type JSON can't express."""
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012
 
@@ -119,9 +136,9 @@ class _Generator(GenerateJsonSchema):
 
 
 def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> Dict[str, Any]:
-    """Put a model's schema among the definitions, with room for the key that names it."""
-    place = "#/$defs/" + name.replace("/", "~1")  # a pointer's own separator
-    schema = model.model_json_schema(schema_generator=_Generator, ref_template=place + ".{model}")
+    """Add the schema of a model, with the key that has its name, to the definitions; return a reference to it."""
+    pointer = "#/$defs/" + name.replace("/", "~1")  # the separator of JSON pointers
+    schema = model.model_json_schema(schema_generator=_Generator, ref_template=pointer + ".{model}")
     for inner_name, inner in schema.pop("$defs", {}).items():
         definitions[f"{name}.{inner_name}"] = inner
     schema.setdefault("properties", {})["schedule" if name.startswith("schedule.") else "name"] = True
@@ -133,4 +150,4 @@ def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> D
             for pair in exclusive
         ]
     definitions[name] = schema
-    return {"$ref": place}
+    return {"$ref": pointer}

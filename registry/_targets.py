@@ -1,7 +1,7 @@
-"""Which TensorFlow a document is meant for, and what the constructors there accept.
+"""Target TensorFlow versions, and what the constructors of their optimizers accept.
 
-The tables under ``signatures/`` were made on real installations by ``compat_tests/signatures/record.py``; none of this
-needs TensorFlow.
+``compat_tests/signatures/record.py`` recorded the tables in ``_signatures/`` on real installations. Reading them needs
+no TensorFlow.
 """
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -44,7 +44,7 @@ class Target(NamedTuple):
 
     @property
     def table(self) -> Dict[str, Any]:
-        """``tensorflow``, ``keras`` (versions), ``optimizers``, ``schedules``."""
+        """The versions (``tensorflow``, ``keras``) and the signatures (``optimizers``, ``schedules``)."""
         return _table(self.name)
 
     def __str__(self) -> str:
@@ -63,15 +63,19 @@ def entries_by_class(kind: str) -> Dict[str, List[Any]]:
 
 
 def known_targets() -> List[Target]:
-    """Every target, oldest first."""
+    """Return all targets, the oldest first."""
     return [Target(name) for name in _NAMES]
 
 
 def target(given: Optional[str] = None) -> Target:
-    """The target of this name.
+    """Return the target of a name.
 
-    ``2.0`` … ``2.21``, with ``-tf_keras`` or ``-keras3`` from 2.16 on, or one of these alone for the newest. Without a
-    name: the installed TensorFlow, or else the newest.
+    Args:
+        given: ``2.0`` … ``2.21``, from 2.16 on with ``-tf_keras`` or ``-keras3`` (the default); or ``tf_keras`` or
+            ``keras3`` for the newest. Default: the installed TensorFlow, or else the newest.
+
+    Raises:
+        UnknownTargetError: There is no such target.
 
     >>> from scalekeeper.registry import target
     >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
@@ -93,7 +97,7 @@ def target(given: Optional[str] = None) -> Target:
 
 
 def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
-    """The targets that are wanted, as ``2.0 to 2.10``. Keras 2 and tf_keras are one line, Keras 3 another."""
+    """Return the targets for which a function is true, as ranges: ``2.0 to 2.10``. Keras 3 has its own ranges."""
     found: List[List[str]] = []
     for line in ([name for name in _NAMES if KERAS_3 not in name], [name for name in _NAMES if KERAS_3 in name]):
         continues = False
@@ -107,7 +111,7 @@ def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
 
 
 def _installed() -> Optional[Target]:
-    """The target of the installed TensorFlow, found without importing it."""
+    """Return the target of the installed TensorFlow without importing it."""
     version = getattr(sys.modules.get("tensorflow"), "__version__", None) or _installed_version()
     if version is None:
         return None
@@ -131,7 +135,13 @@ def _installed_version() -> Optional[str]:
 
 @functools.lru_cache(maxsize=None)
 def _table(name: str) -> Dict[str, Any]:
+    entry = dict(_signature_file("targets")[name])
+    return {**_signature_file(entry.pop("table")), **entry}
+
+
+@functools.lru_cache(maxsize=None)
+def _signature_file(name: str) -> Dict[str, Any]:
     data = pkgutil.get_data(__package__, f"_signatures/{name}.json")
     assert data is not None
-    table: Dict[str, Any] = json.loads(data.decode("utf-8"))
-    return table
+    content: Dict[str, Any] = json.loads(data.decode("utf-8"))
+    return content

@@ -1,18 +1,23 @@
-"""Every error a user can cause, and the one-sentence problems they are made of."""
+"""The error classes of scalekeeper, and functions that format their messages."""
 
 from typing import Any, Iterable, NamedTuple, Optional, Sequence, Tuple, Union
 
 import difflib
 import reprlib
 
+from ._source_text import Position
+
 Path = Tuple[Union[str, int], ...]
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong with a specification.
+    """One problem of a spec.
 
-    ``path`` leads to it from the top of the specification; ``at_key`` says that the key itself is wrong, not its value.
-    ``kind`` is stable and meant for programs, ``message`` is meant for people.
+    Attributes:
+        path: The keys and indices that lead to it from the top of the spec.
+        message: A sentence for people.
+        kind: A stable identifier for programs.
+        at_key: Whether the key itself is wrong, and not its value.
     """
 
     path: Path
@@ -21,7 +26,7 @@ class Problem(NamedTuple):
     at_key: bool = False
 
     def under(self, *prefix: Union[str, int]) -> "Problem":
-        """The same problem, seen from further up."""
+        """Return the same problem with a prefix before its path."""
         return self._replace(path=tuple(prefix) + self.path)
 
     def __str__(self) -> str:
@@ -29,11 +34,11 @@ class Problem(NamedTuple):
 
 
 class ScalekeeperError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors that scalekeeper raises."""
 
 
 class InvalidSpecError(ScalekeeperError, ValueError):
-    """A specification does not describe what it should. ``problems`` lists everything that is wrong with it."""
+    """Raised when a spec is not valid. ``problems`` lists everything that is wrong with it."""
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: Tuple[Problem, ...] = tuple(problems)
@@ -50,6 +55,35 @@ class StateMismatchError(InvalidSpecError):
     """
 
 
+class Finding(NamedTuple):
+    """A problem of a document, its line and column, and an excerpt of the text."""
+
+    problem: Problem
+    place: Optional[Position]
+    excerpt: str
+
+
+class DocumentError(ScalekeeperError, ValueError):
+    """Raised when a document is not valid. ``findings`` lists all problems with their positions."""
+
+    def __init__(self, name: str, findings: Iterable[Finding]) -> None:
+        self.name = name
+        self.findings: Tuple[Finding, ...] = tuple(findings)
+        super().__init__("\n".join(self._text(finding) for finding in self.findings))
+
+    def _text(self, finding: Finding) -> str:
+        position = "{}:{}:".format(*finding.place) if finding.place else ""
+        text = f"{self.name}:{position} {finding.problem}"
+        return text + "\n" + finding.excerpt if finding.excerpt else text
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.findings)
+
+
+class StateTypeError(ScalekeeperError, TypeError):
+    """Raised when the step of a policy changes the names or types of its state."""
+
+
 class ArgumentError(ScalekeeperError, ValueError):
     """Raised when an argument has a value that the function does not accept."""
 
@@ -60,6 +94,10 @@ class ArgumentTypeError(ScalekeeperError, TypeError):
 
 class StrategyError(ScalekeeperError, ValueError):
     """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context."""
+
+
+class DemoError(ScalekeeperError, RuntimeError):
+    """Raised when the training run of ``scalekeeper demo`` fails."""
 
 
 class UnsupportedOperationError(ScalekeeperError, RuntimeError):
@@ -75,53 +113,61 @@ class DestinationExistsError(ScalekeeperError, FileExistsError):
 
 
 class NameTakenError(ScalekeeperError, ValueError):
-    """A name is registered for another class already."""
+    """Raised when a name is already registered for another class."""
 
 
 class PluginLoadError(ScalekeeperError, ImportError):
-    """A plugin's module could not be imported, or does not hold what its name promises."""
+    """Raised when a plugin can't be imported, or is not a valid plugin."""
 
 
 class UnknownTargetError(ScalekeeperError, ValueError):
-    """A target TensorFlow that is not in the table of signatures."""
+    """Raised when a target is not a known TensorFlow version."""
 
 
 class TranslationError(ScalekeeperError, ValueError):
-    """What one Keras wrote has no words on another, and leaving it out would change what it does."""
+    """Raised when a configuration has no equivalent in the target Keras, and dropping it would change its meaning."""
 
 
 class UnreadableFileError(ScalekeeperError, ValueError):
-    """A file is cut off, or it is not what its name or its place says it is."""
+    """Raised when a file is truncated, corrupt, or has another format than expected."""
 
 
 class ConversionError(ScalekeeperError, ValueError):
-    """A file can't become what was asked for."""
+    """Raised when a file can't be converted to the requested format or target."""
 
 
 class LossyConversionError(ConversionError):
-    """A file would hold less after its conversion. ``losses`` lists what."""
+    """Raised when a conversion would drop something. ``losses``, or ``dropped``, lists what."""
 
     def __init__(self, message: str, losses: Sequence[str]) -> None:
         self.losses: Tuple[str, ...] = tuple(losses)
         super().__init__(message)
+
+    @property
+    def dropped(self) -> Tuple[str, ...]:
+        """What the conversion would drop."""
+        return self.losses
 
     def __reduce__(self) -> Any:
         return type(self), (self.args[0], self.losses)
 
 
 class MissingPackageError(ScalekeeperError, ImportError):
-    """What was asked for needs a package that is not installed."""
+    """Raised when an operation needs a package that is not installed."""
 
 
 class NothingRestoredError(ScalekeeperError, ValueError):
-    """Nothing in a file fits the model that it was to be restored into."""
+    """Raised when nothing in a file matches the model to restore into."""
 
 
 class TooManySkipsError(ScalekeeperError, RuntimeError):
-    """So many steps in a row were skipped that training goes nowhere.
+    """Raised when too many steps in a row were skipped.
 
-    ``skipped_in_a_row``, ``step``, ``loss_scale`` and ``variables`` say how many, up to which step, at which scale, and
-    whose gradients were not finite at that step.
+    Attributes:
+        skipped_in_a_row: The number of skipped steps.
+        step: The last of them.
+        loss_scale: The current loss scale.
+        variables: The names of the variables whose gradients were not finite at the last step.
     """
 
     def __init__(self, skipped_in_a_row: int, step: int, loss_scale: float, variables: Sequence[str]) -> None:
@@ -137,7 +183,7 @@ class TooManySkipsError(ScalekeeperError, RuntimeError):
 
 
 class BrokenContractError(ScalekeeperError, AssertionError):
-    """A loss-scale policy does not hold the contract. ``failures`` lists each check that failed, and its message."""
+    """Raised when a policy breaks the contract. ``failures`` lists the checks that failed, with their messages."""
 
     def __init__(self, summary: str, failures: Iterable[Tuple[str, str]]) -> None:
         self.summary = summary
@@ -163,12 +209,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def not_loaded(what: str, error: BaseException) -> PluginLoadError:
-    """The error for code of somebody else's that could not be imported."""
+    """Return the error for a plugin that could not be imported."""
     return PluginLoadError(f"{what} could not be loaded: {type(error).__name__}: {error}")
 
 
 def dotted(path: Path) -> str:
-    """Write a path as a reader would: ``optimizer.learning_rate``, ``values[2]``."""
+    """Format a path: ``optimizer.learning_rate``, ``values[2]``."""
     text = ""
     for part in path:
         text += f"[{part}]" if isinstance(part, int) else ("." if text else "") + str(part)
@@ -176,7 +222,7 @@ def dotted(path: Path) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as it may stand in a message: never longer than a line."""
+    """Return a short representation of a value for a message."""
     short = reprlib.Repr()
     short.maxstring = short.maxother = short.maxlong = 60
     try:
@@ -186,7 +232,7 @@ def shown(value: Any) -> str:
 
 
 def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
-    """The valid name nearest to the given one, if any is near."""
+    """Return the valid name that is closest to the given one, or None if none is close."""
     if not isinstance(given, str) or len(given) > 100:
         return None
     by_lower = {name.lower(): name for name in valid}
@@ -195,7 +241,7 @@ def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
 
 
 def unknown(kind: str, given: Any, valid: Sequence[str], *, of: str = "", remedy: str = "") -> str:
-    """The text for a name that is not there: what was given, what was perhaps meant, what is allowed, what to do."""
+    """Return the message for an unknown name: the given name, the closest one, the valid ones, and a remedy."""
     near = did_you_mean(given, valid)
     subject = f"unknown {kind} {shown(given)}" + (f" of {of}" if of else "")
     meant = f"; did you mean {shown(near)}? Valid: " if near is not None else "; valid: "

@@ -1,7 +1,7 @@
-"""Number types for parameters that end up as float32 or int64 on a device.
+"""Number types for parameters that become float32 or int64 on a device.
 
-The bounds are those of the device type, so a value that passes here is still the same kind of number there: positive
-values do not become 0, finite ones not inf, and a factor above 1 does not round to 1.
+Their bounds are those of the device type: a positive value does not become 0, a finite one not inf, and a factor above
+1 does not round to 1.
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ INT64_MAX = 2**63 - 1
 
 
 class StrictModel(BaseModel):
-    """A frozen record of parameters: unknown names are refused, and nothing is converted from another type."""
+    """Base class of parameter models: frozen, without unknown names or type conversions."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
 
 def _whole(value: Any) -> Any:
-    """JSON has one number type, so 2000.0 is as whole as 2000; anything else is left for the type to judge."""
+    """Return 2000.0 as 2000, because JSON has one number type; return other values unchanged."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -33,7 +33,7 @@ Number = Annotated[float, Field(ge=-FLOAT32_MAX, le=FLOAT32_MAX)]
 NonNegativeFloat = Annotated[float, Field(ge=0, le=FLOAT32_MAX)]
 PositiveFloat = Annotated[float, Field(ge=FLOAT32_TINY, le=FLOAT32_MAX)]
 AtLeastOne = Annotated[float, Field(ge=1, le=FLOAT32_MAX)]
-GreaterThanOne = Annotated[float, Field(ge=FLOAT32_ABOVE_ONE, le=1 / FLOAT32_TINY)]  # so that 1 / x is no denormal
+GreaterThanOne = Annotated[float, Field(ge=FLOAT32_ABOVE_ONE, le=1 / FLOAT32_TINY)]  # so that 1 / x is a normal number
 BelowOne = Annotated[float, Field(ge=FLOAT32_TINY, le=FLOAT32_BELOW_ONE)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 PositiveInt = Annotated[int, Field(ge=1, le=INT64_MAX), BeforeValidator(_whole)]
@@ -42,5 +42,5 @@ AtLeastTwoInt = Annotated[int, Field(ge=2, le=INT64_MAX), BeforeValidator(_whole
 
 
 def broken_rule(field: str, message: str) -> PydanticCustomError:
-    """The error for a rule between several fields, which no single field's type (and no JSON Schema) can state."""
+    """Return the error for a rule between several fields."""
     return PydanticCustomError("rule", "{message}", {"field": field, "message": message})

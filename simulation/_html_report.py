@@ -1,14 +1,14 @@
-"""A page with the picture and the figures of simulations: one file, which needs nothing but a browser."""
+"""An HTML report with the plot and the table of simulations, in one file."""
 
 from typing import Any, Dict, Sequence
 
 import html
 import json
 
-from ._plot import Named, drawn, outline, style
+from ._plot import Named, outline, render, style
 from ._summary_table import COLUMNS, cells, notes
 
-_POINTS = 3000  # that the page can show of a policy, one by one; of more, only their range
+_POINTS = 3000  # per policy; more points are shown as ranges
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -87,9 +87,9 @@ picture.addEventListener("mouseleave", () => {{ line.style.display = tip.style.d
 """
 
 
-def page(simulations: Sequence[Named], title: str) -> str:
-    """The whole page; pointing at the picture shows the scales of a step."""
-    picture, (left, right, top, bottom) = drawn(simulations, "", "svg")
+def html_report(simulations: Sequence[Named], title: str) -> str:
+    """Return the report as HTML; pointing at the plot shows the loss scales of a step."""
+    picture, (left, right, top, bottom) = render(simulations, "", "svg")
     svg = picture.decode("utf-8")
     steps = max([simulation.steps for _, simulation in simulations] or [1])
     data: Dict[str, Any] = {"left": left, "right": right, "top": top, "bottom": bottom, "count": steps}
@@ -100,7 +100,7 @@ def page(simulations: Sequence[Named], title: str) -> str:
         head="".join(f"<th>{html.escape(name)}</th>" for name in COLUMNS),
         rows="\n".join(_row(number, named) for number, named in enumerate(simulations)),
         notes="\n".join(f"<p>{html.escape(note)}</p>" for note in notes(simulations)),
-        data=json.dumps(data).replace("<", "\\u003c"),  # a label can't end the script
+        data=json.dumps(data).replace("<", "\\u003c"),  # so that a label can't end the script
     )
 
 

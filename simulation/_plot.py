@@ -1,4 +1,4 @@
-"""Pictures of simulations: the scale over the steps, one line for each policy, and below it where it overflowed."""
+"""Plots of simulations: the loss scale of each policy over the steps, and its overflows."""
 
 from typing import Any, NamedTuple, Sequence, Tuple
 
@@ -8,21 +8,31 @@ import warnings
 
 import numpy as np
 
-from ..registry.errors import MissingPackageError
+from ..registry.errors import ArgumentError, MissingPackageError
 from ._result import Simulation
 
 ENDINGS = (".png", ".svg", ".html")
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#7f7f7f")  # for all eyes
+# distinct for colour-blind people, too
+COLORS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#7f7f7f",
+)
 _STYLES = ("-", "--", ":")
-_COLUMNS = 300  # of the picture: a line that changes more often is drawn as a band, and its mean as a line
+_COLUMNS = 300  # a line that changes more often is drawn as its mean and a band
 _MARKS = 400
-_LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # what a logarithmic axis can show of float32
+_LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # the range of a logarithmic axis of float32
 
 Named = Tuple[str, Simulation]
 
 
 def require_matplotlib() -> None:
-    """Say how to get it, before any work is done."""
+    """Raise a :class:`MissingPackageError` if matplotlib is not installed."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -31,39 +41,39 @@ def require_matplotlib() -> None:
 
 
 def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
-    """Draw simulations to a ``.png``, ``.svg`` or ``.html`` file, whole or not at all."""
+    """Write a plot of simulations to a ``.png``, ``.svg`` or ``.html`` file, atomically."""
     from ..serialization import _atomic
 
     name = os.fspath(path)
     ending = os.path.splitext(name)[1].lower()
     if ending not in ENDINGS:
-        raise ValueError(f"{name!r} must end with {', '.join(ENDINGS)}: that says what is drawn")
+        raise ArgumentError(f"{name!r} must end with one of {', '.join(ENDINGS)}")
     require_matplotlib()
     if ending == ".html":
-        from ._html_report import page
+        from ._html_report import html_report
 
-        data = page(simulations, title).encode("utf-8")
+        data = html_report(simulations, title).encode("utf-8")
     else:
-        data = drawn(simulations, title, ending[1:])[0]
+        data = render(simulations, title, ending[1:])[0]
     with _atomic.replacing(name) as temporary, open(temporary, "wb") as stream:
         stream.write(data)
 
 
-def drawn(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, Tuple[float, float, float, float]]:
-    """The picture, and where in it the steps are: left and right edge as shares of its width, top and bottom."""
+def render(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, Tuple[float, float, float, float]]:
+    """Return the plot, and the left, right, top and bottom edge of its axes as shares of its size."""
     import matplotlib
     from matplotlib.figure import Figure
 
     settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a letter that the font has not is a small matter
+        warnings.simplefilter("ignore")  # for example a letter that the font lacks
         lanes = 0.16 * len(simulations)
         figure = Figure(figsize=(9.6, 4.6 + lanes + 0.2 * len(simulations)), dpi=130, layout="constrained")
         scales, overflows = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [4.2, 0.25 + lanes]})
         lines = [_draw_scale(scales, simulation, number) for number, (_, simulation) in enumerate(simulations)]
         for number, (_, simulation) in enumerate(simulations):
             _draw_overflows(overflows, simulation, number)
-        _dress(scales, overflows, simulations)
+        _decorate(scales, overflows, simulations)
         names = [_legend(label, simulation) for label, simulation in simulations]
         scales.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0.2)
         if title:
@@ -75,12 +85,12 @@ def drawn(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, T
 
 
 def style(number: int) -> Tuple[str, str]:
-    """The colour and the kind of line of a policy."""
+    """Return the colour and the line style of a policy."""
     return COLORS[number % len(COLORS)], _STYLES[number // len(COLORS) % len(_STYLES)]
 
 
 class Outline(NamedTuple):
-    """What is drawn of a line: from each of ``steps`` to the next, the scale, and the range that it has there."""
+    """The points of a line: from each of ``steps`` to the next, the scale and its range."""
 
     steps: Any
     scale: Any
@@ -89,7 +99,7 @@ class Outline(NamedTuple):
 
 
 def outline(simulation: Simulation, columns: int = _COLUMNS) -> Outline:
-    """Where the scale changes; or, if that is often, its mean and range in each column of the picture."""
+    """Return the points where the scale changes; if these are many, mean and range of each column."""
     scale = np.clip(simulation.scale, _LOWEST, _HIGHEST)
     starts = np.array(simulation.changes, np.int64)
     if len(starts) <= columns:
@@ -101,10 +111,10 @@ def outline(simulation: Simulation, columns: int = _COLUMNS) -> Outline:
 
 
 def overflow_marks(simulation: Simulation, columns: int = _MARKS) -> Tuple[Any, Any]:
-    """Steps to mark, and which share of the steps around each overflowed; no more than there are columns."""
-    places = np.flatnonzero(simulation.overflowed)
-    if len(places) <= columns:
-        return places, np.ones(len(places))
+    """Return the steps to mark, at most one per column, and the share of overflows around each."""
+    steps = np.flatnonzero(simulation.overflowed)
+    if len(steps) <= columns:
+        return steps, np.ones(len(steps))
     starts = np.linspace(0, simulation.steps, columns, endpoint=False).astype(np.int64)
     counts = np.add.reduceat(simulation.overflowed.astype(np.int64), starts)
     shares = counts / np.diff(np.append(starts, simulation.steps))
@@ -118,7 +128,7 @@ def _draw_scale(axes: Any, simulation: Simulation, number: int) -> Any:
     scale, lowest, highest = (np.append(values, values[-1:]) for values in found[1:])
     if len(found.steps) and (lowest != highest).any():
         axes.fill_between(steps, lowest, highest, step="post", color=color, alpha=0.16, linewidth=0)
-    # lines lie on each other: the first ones are wider, so that they can be seen below
+    # lines overlap: the first ones are wider, to stay visible
     width = max(1.1, 2.0 - 0.25 * number)
     steps = steps if len(found.steps) else found.steps
     return axes.plot(steps, scale, kind, drawstyle="steps-post", color=color, linewidth=width, alpha=0.95)[0]
@@ -127,14 +137,14 @@ def _draw_scale(axes: Any, simulation: Simulation, number: int) -> Any:
 def _draw_overflows(axes: Any, simulation: Simulation, number: int) -> None:
     from matplotlib.colors import to_rgba
 
-    places, shares = overflow_marks(simulation)
-    # a tenth of the steps of a column is hardly less worth seeing than all of them
+    steps, shares = overflow_marks(simulation)
+    # make small shares visible, too
     colors = [to_rgba(style(number)[0], 0.35 + 0.65 * share**0.5) for share in shares]
-    width = 1.2 if len(places) < _MARKS // 2 else 1.6  # many of them close up
-    axes.vlines(places, number - 0.38, number + 0.38, colors=colors, linewidth=width)
+    width = 1.2 if len(steps) < _MARKS // 2 else 1.6  # many marks form a band
+    axes.vlines(steps, number - 0.38, number + 0.38, colors=colors, linewidth=width)
 
 
-def _dress(scales: Any, overflows: Any, simulations: Sequence[Named]) -> None:
+def _decorate(scales: Any, overflows: Any, simulations: Sequence[Named]) -> None:
     from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     steps = max([simulation.steps for _, simulation in simulations] or [1])
@@ -144,7 +154,7 @@ def _dress(scales: Any, overflows: Any, simulations: Sequence[Named]) -> None:
     scales.set_axisbelow(True)
     scales.set_xlim(-0.005 * steps, 1.005 * steps)
     low, high = scales.get_ylim()
-    if high < 8 * low:  # a scale that hardly changes is not blown up
+    if high < 8 * low:  # do not magnify a scale that hardly changes
         scales.set_ylim(low / 4, high * 4)
     overflows.set_ylim(len(simulations) - 0.4, -0.6)
     overflows.set_yticks([])
@@ -161,6 +171,6 @@ def _legend(label: str, simulation: Simulation) -> str:
 
 
 def _plain(text: str) -> str:
-    """What is no formula is not to be read as one, nor as a name that is to be hidden."""
+    """Escape a text that matplotlib would take for a formula or a hidden label."""
     text = text.replace("$", r"\$")
     return " " + text if text.startswith("_") else text

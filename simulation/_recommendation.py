@@ -1,4 +1,4 @@
-"""A loss scale for a run, from the trace of an earlier one."""
+"""Recommendation of a loss scale from the trace of an earlier run."""
 
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,24 +13,24 @@ from ._summary_table import percent, scale_text
 from ._traces import Trace
 
 HEADROOM = 2.0
-SHORT = 1000  # steps: the scale of a dynamic policy has not grown once in so few
+SHORT = 1000  # steps: a dynamic policy does not grow in fewer
 _BITS_A_LOST_STEP_IN_A_THOUSAND = 1.0
-_CLEARLY_BETTER = 1.0  # bits: less than half the scale is no reason to leave the defaults
-_HIGHEST = 2.0**24  # beyond that, float16 gradients gain nothing
+_CLEARLY_BETTER = 1.0  # bits: prefer the defaults to a smaller gain
+_HIGHEST = 2.0**24  # float16 gradients gain nothing above
 _PERIODS = (500, 2000, 10_000)
 
 Progress = Callable[[str, int, int], None]
 
 
 class Candidate(NamedTuple):
-    """A policy that was tried on the trace."""
+    """A policy and its simulation on the trace."""
 
     loss_scale: Dict[str, Any]
     simulation: Simulation
 
     @property
     def score(self) -> float:
-        """Mean log2 scale, less one bit for each step in a thousand that is lost."""
+        """The mean of log2 of the scale, minus 1 for each skipped step in a thousand."""
         mean = self.simulation.mean_log2_scale
         if mean is None or self.simulation.first_spoiled is not None:
             return -math.inf
@@ -38,7 +38,7 @@ class Candidate(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """A fixed scale (None: there is none) and a policy, each with its reason, and what speaks against trusting them."""
+    """A fixed loss scale (or None) and a policy, each with its reason, and warnings."""
 
     fixed_scale: Optional[float]
     fixed_reason: str
@@ -49,14 +49,14 @@ class Recommendation(NamedTuple):
 
     @property
     def policy(self) -> str:
-        """The policy in a few words."""
+        """The name and parameters of the policy in one line."""
         parameters = ", ".join(f"{name}={_yaml(value)}" for name, value in self.loss_scale.items() if name != "name")
         name = str(self.loss_scale["name"])
         return f"{name} ({parameters})" if parameters else name
 
     @property
     def yaml(self) -> str:
-        """What to put into a document; the fixed scale is there as a comment."""
+        """The YAML for a document, with the fixed scale as a comment."""
         lines = ["loss_scale:", *(f"  {name}: {_yaml(value)}" for name, value in self.loss_scale.items())]
         if self.fixed_scale is not None:
             fixed = f"{{name: fixed, loss_scale_value: {_yaml(self.fixed_scale)}, skip_nonfinite: true}}"
@@ -71,10 +71,19 @@ def recommend(
     headroom: float = HEADROOM,
     progress: Optional[Progress] = None,
 ) -> Recommendation:
-    """A fixed scale and a policy for runs like the one of the trace.
+    """Recommend a fixed loss scale and a policy for runs like that of the trace.
 
-    The fixed scale is the largest power of two at which no step would overflow if its gradients were ``headroom`` times
-    as large. The policy is the best of several that are simulated on the trace.
+    The fixed scale is the largest power of two at which no step overflows, even with gradients that are ``headroom``
+    times as large. The policy is the best of several that are simulated on the trace.
+
+    Args:
+        trace: The gradients of a run.
+        limit: The largest representable gradient. Defaults to the limit of the trace.
+        headroom: The safety factor of the fixed scale.
+        progress: Called with the name of a candidate, the steps before it, and its steps that are done.
+
+    Returns:
+        The recommendation with its reasons and warnings.
 
     >>> import scalekeeper
     >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
@@ -84,7 +93,7 @@ def recommend(
     limit = trace.limit if limit is None else float(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)
     start = _start(trace, limit, fixed)
-    candidates = _tried(trace, limit, start, progress)
+    candidates = _simulated(trace, limit, start, progress)
     best, policy_reason = _best(candidates)
     return Recommendation(
         fixed, fixed_reason, dict(best.loss_scale), policy_reason, tuple(_warnings(trace)), tuple(candidates)
@@ -131,7 +140,7 @@ def _fixed_scale(trace: Trace, limit: float, headroom: float) -> Tuple[Optional[
 
 
 def _start(trace: Trace, limit: float, fixed: Optional[float]) -> float:
-    """Where an adapting scale may start: at the fixed one, or below all scales that are known to be too high."""
+    """Return the initial scale of the candidates: the fixed one, or one below all scales that overflowed."""
     if fixed is not None:
         return fixed
     unknown = np.isinf(trace.largest)
@@ -143,26 +152,26 @@ def _start(trace: Trace, limit: float, fixed: Optional[float]) -> float:
     return max(1.0, min(_HIGHEST, _power_of_two(limit / float(np.median(sizes[sizes > 0])) / HEADROOM)))
 
 
-def _tried(trace: Trace, limit: float, start: float, progress: Optional[Progress]) -> List[Candidate]:
+def _simulated(trace: Trace, limit: float, start: float, progress: Optional[Progress]) -> List[Candidate]:
     specs: List[Dict[str, Any]] = [{"name": "dynamic"}]
     specs += [{"name": "dynamic", "initial_loss_scale": start, "increment_period": period} for period in _PERIODS]
     specs += [{"name": name} for name in _others()]
     found = []
     for number, spec in enumerate(specs):
-        told = _told(progress, spec["name"], number * len(trace) / len(specs), len(specs))
-        found.append(Candidate(spec, simulate(spec, trace, limit, progress=told)))
+        report = _reporter(progress, spec["name"], number * len(trace) / len(specs), len(specs))
+        found.append(Candidate(spec, simulate(spec, trace, limit, progress=report)))
     return found
 
 
-def _told(progress: Optional[Progress], name: str, before: float, parts: int) -> Optional[Callable[[int], None]]:
+def _reporter(progress: Optional[Progress], name: str, before: float, parts: int) -> Optional[Callable[[int], None]]:
     if progress is None:
         return None
-    tell = progress
-    return lambda done: tell(name, int(before), done // parts)
+    report = progress
+    return lambda done: report(name, int(before), done // parts)
 
 
 def _others() -> List[str]:
-    """The other built-in policies that adapt the scale to the gradients, and need no parameters."""
+    """Return the names of the other built-in policies that adapt to the gradients and need no parameters."""
     return [
         row.name
         for row in loss_scales.listing()
@@ -178,12 +187,12 @@ def _best(candidates: Sequence[Candidate]) -> Tuple[Candidate, str]:
     default = candidates[0]
     best = max(candidates, key=lambda candidate: candidate.score)
     if not best.score > default.score + _CLEARLY_BETTER:
-        return default, f"With its defaults it {_figures(default)}; nothing that was tried is clearly better."
-    reason = f"It {_figures(best)}; dynamic with its defaults {_figures(default)}."
+        return default, f"With its defaults it {_result_text(default)}; nothing that was tried is clearly better."
+    reason = f"It {_result_text(best)}; dynamic with its defaults {_result_text(default)}."
     return best, f"{reason} (A step in a thousand that is lost is taken to weigh as much as half the scale.)"
 
 
-def _figures(candidate: Candidate) -> str:
+def _result_text(candidate: Candidate) -> str:
     simulation = candidate.simulation
     mean = "no scale" if simulation.mean_log2_scale is None else f"a mean scale of 2^{simulation.mean_log2_scale:.1f}"
     return (
@@ -215,7 +224,7 @@ def _warnings(trace: Trace) -> List[str]:
 
 
 def _power_of_two(bound: float) -> float:
-    """The largest power of two that is not above."""
+    """Return the largest power of two that is at most the bound."""
     return math.ldexp(1.0, math.frexp(bound)[1] - 1)
 
 

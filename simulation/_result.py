@@ -1,4 +1,4 @@
-"""What a simulation came to."""
+"""The result of a simulation."""
 
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -8,7 +8,16 @@ from ..lossscales.contract import LossScale
 
 
 class Simulation(NamedTuple):
-    """A policy on a trace, step by step. ``scale`` is the one that the step was taken with."""
+    """The result of a policy on a trace.
+
+    Attributes:
+        policy: The policy.
+        scale: The loss scale of each step.
+        applied: Whether each step was applied.
+        overflowed: Whether the gradients of each step overflowed.
+        state: The final state.
+        limit: The largest representable gradient.
+    """
 
     policy: LossScale
     scale: Any
@@ -23,7 +32,7 @@ class Simulation(NamedTuple):
 
     @property
     def steps_lost(self) -> int:
-        """Steps that were skipped."""
+        """The number of skipped steps."""
         return self.steps - int(np.count_nonzero(self.applied))
 
     @property
@@ -32,18 +41,18 @@ class Simulation(NamedTuple):
 
     @property
     def overflows(self) -> int:
-        """Steps whose gradients were not all finite."""
+        """The number of steps whose gradients were not all finite."""
         return int(np.count_nonzero(self.overflowed))
 
     @property
     def first_spoiled(self) -> Optional[int]:
-        """The first step that was applied though its gradients were not finite: the weights are NaN from there on."""
+        """The first step that was applied with non-finite gradients, which makes the weights NaN; or None."""
         spoiled = self.overflowed & self.applied
         return int(spoiled.argmax()) if spoiled.any() else None
 
     @property
     def mean_log2_scale(self) -> Optional[float]:
-        """What the scale was on the average, as a power of two."""
+        """The mean of log2 of the loss scale."""
         if not self.steps:
             return None
         with np.errstate(divide="ignore"):
@@ -51,13 +60,13 @@ class Simulation(NamedTuple):
 
     @property
     def floor(self) -> Optional[float]:
-        """The lowest scale that the policy's parameters allow; None if they name none."""
+        """The ``minimum`` of the policy, or None."""
         minimum = getattr(self.policy.params, "minimum", None)
         return None if minimum is None else float(np.float32(minimum))
 
     @property
     def steps_at_floor(self) -> Optional[int]:
-        """Steps taken with the lowest scale that the policy allows; None if it has none."""
+        """The number of steps at the ``minimum`` of the policy, or None."""
         return None if self.floor is None else int(np.count_nonzero(self.scale <= np.float32(self.floor)))
 
     @property
@@ -79,13 +88,13 @@ class Simulation(NamedTuple):
 
     @property
     def changes(self) -> List[int]:
-        """The steps that are taken with another scale than the step before, and the first one."""
+        """The first step, and every step whose scale differs from that of the step before."""
         if not self.steps:
             return []
         return [0, *(np.flatnonzero(self.scale[1:] != self.scale[:-1]) + 1).tolist()]
 
     def summary(self) -> Dict[str, Any]:
-        """The figures, as plain values for JSON."""
+        """Return the results as plain values for JSON."""
         names = (
             "steps",
             "steps_lost",
@@ -107,5 +116,5 @@ class Simulation(NamedTuple):
 
 
 def _for_json(value: Any) -> Any:
-    """JSON has no words for infinity and NaN."""
+    """Return None for infinity and NaN, which JSON does not have."""
     return None if isinstance(value, float) and not np.isfinite(value) else value

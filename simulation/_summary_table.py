@@ -1,6 +1,8 @@
-"""The figures of simulations, as people read them."""
+"""The table of simulation results, as text."""
 
 from typing import Any, List, Optional, Sequence, Tuple
+
+import math
 
 from ._result import Simulation
 
@@ -17,7 +19,7 @@ COLUMNS = (
 
 
 def cells(label: str, simulation: Simulation) -> List[str]:
-    """A row of the table."""
+    """Return a row of the table."""
     return [
         label,
         f"{simulation.steps_lost:,}",
@@ -29,7 +31,7 @@ def cells(label: str, simulation: Simulation) -> List[str]:
 
 
 def notes(simulations: Sequence[Tuple[str, Simulation]]) -> List[str]:
-    """What the table alone would hide."""
+    """Return notes on applied steps with non-finite gradients."""
     found = []
     for label, simulation in simulations:
         if simulation.first_spoiled is not None:
@@ -43,27 +45,20 @@ def notes(simulations: Sequence[Tuple[str, Simulation]]) -> List[str]:
 
 
 def percent(share: Optional[float]) -> str:
-    """A share as people read it; what is little is not shown as nothing."""
+    """Return a share in percent; small shares as ``<0.01``."""
     if share is None:
         return "-"
     return "<0.01" if 0 < share < 0.0001 else f"{100 * share:.2f}"
 
 
 def scale_text(scale: Optional[float]) -> str:
-    """A scale: whole numbers up to a million as they are, powers of two above that as such."""
+    """Return a loss scale as text: integers up to 2^24, larger powers of two as ``2^n``."""
     if scale is None:
         return "-"
     if 1 <= scale < 2**24 and scale == int(scale):
         return f"{int(scale)}"
-    mantissa, exponent = _split(scale)
-    return f"2^{exponent}" if mantissa == 1.0 else f"{scale:.6g}"
-
-
-def _split(scale: float) -> Tuple[float, int]:
-    import math
-
     mantissa, exponent = math.frexp(scale)
-    return 2 * mantissa, exponent - 1
+    return f"2^{exponent - 1}" if mantissa == 0.5 else f"{scale:.6g}"
 
 
 def _none_as_dash(value: Any, form: str) -> str:

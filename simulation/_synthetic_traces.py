@@ -1,4 +1,4 @@
-"""Traces that nobody recorded: gradients as a rule makes them up."""
+"""Synthetic traces: gradients from named models."""
 
 from typing import Any, Callable, Dict, List, Tuple, Type
 
@@ -12,11 +12,19 @@ from ._traces import FLOAT16_LARGEST, MOST_STEPS, Trace
 
 DEFAULT_STEPS = 100_000
 Array = Any
-_LARGEST_LOG2 = 120.0  # magnitudes stay numbers of float32
+_LARGEST_LOG2 = 120.0  # keeps magnitudes within float32
 
 
 def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST) -> Trace:
-    """A trace of equal steps that overflow at every scale above this one.
+    """Return a trace whose steps overflow at every loss scale above the given one.
+
+    Args:
+        scale: The largest loss scale that does not overflow.
+        steps: The number of steps.
+        limit: The largest representable gradient.
+
+    Raises:
+        InvalidSpecError: The scale or the number of steps is out of range.
 
     >>> from scalekeeper.simulation import overflowing_above
     >>> overflowing_above(1024, steps=2).overflows_at(1024).tolist()
@@ -26,19 +34,19 @@ def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = F
     """
     if not 1e-30 <= scale <= 1e30:
         raise InvalidSpecError([Problem((), f"{shown(scale)} must be a number between 1e-30 and 1e30", "value")])
-    above = np.nextafter(np.float32(scale), np.float32(np.inf))  # where every step is said to have overflowed
+    above = np.nextafter(np.float32(scale), np.float32(np.inf))  # recorded as the scale of every step
     facts = {"synthetic": {"overflow_above": float(scale)}}
     return Trace(np.full(_checked_steps(steps), np.inf, np.float32), above, limit=limit, facts=facts)
 
 
 class Model(StrictModel):
-    """What every model has."""
+    """Base class of the models."""
 
     seed: NonNegativeInt = Field(0, description="Another seed gives other gradients by the same rule.")
 
 
 class Lognormal(Model):
-    """Magnitudes whose logarithm is normal, each step for itself."""
+    """Magnitudes with a log-normal distribution, independent of each other."""
 
     median: PositiveFloat = Field(1e-2, description="Half of the steps are larger.")
     spread: NonNegativeFloat = Field(1.0, le=20, description="Standard deviation of the logarithm to base 2.")
@@ -48,7 +56,7 @@ class Lognormal(Model):
 
 
 class Decaying(Lognormal):
-    """Lognormal, and smaller and smaller as training goes on."""
+    """Lognormal with a median that decays during training."""
 
     halving: PositiveInt = Field(20_000, description="Steps in which the median halves.")
 
@@ -57,7 +65,7 @@ class Decaying(Lognormal):
 
 
 class Spikes(Lognormal):
-    """Lognormal, with rare steps that are much larger."""
+    """Lognormal with rare, much larger steps."""
 
     share: Fraction = Field(1e-3, description="The share of steps that are spikes.")
     height: PositiveFloat = Field(1024.0, description="How many times as large a spike is.")
@@ -68,18 +76,18 @@ class Spikes(Lognormal):
 
 
 class Drifting(Lognormal):
-    """Lognormal around a median that wanders, as after a change of data or of the learning rate."""
+    """Lognormal with a median that drifts, as after a change of data or learning rate."""
 
     drift: NonNegativeFloat = Field(0.02, le=20, description="Standard deviation of the median's move in a step.")
     pull: Fraction = Field(1e-4, description="The share of its way back that the median goes in a step.")
 
     def log2(self, steps: int, random: Array) -> Array:
         moves = (self.drift * random.standard_normal(steps)).tolist()
-        places, place, stay = [], 0.0, 1.0 - self.pull
+        offsets, offset, stay = [], 0.0, 1.0 - self.pull
         for move in moves:
-            place = place * stay + move
-            places.append(place)
-        return super().log2(steps, random) + np.array(places)
+            offset = offset * stay + move
+            offsets.append(offset)
+        return super().log2(steps, random) + np.array(offsets)
 
 
 MODELS: Dict[str, Type[Lognormal]] = {
@@ -91,7 +99,16 @@ MODELS: Dict[str, Type[Lognormal]] = {
 
 
 def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST, **parameters: Any) -> Trace:
-    """A trace by a named model: ``lognormal``, ``decaying``, ``spikes``, ``drifting``.
+    """Return a synthetic trace.
+
+    Args:
+        model: The name of a model: ``lognormal``, ``decaying``, ``spikes`` or ``drifting``.
+        steps: The number of steps.
+        limit: The largest representable gradient.
+        **parameters: The parameters of the model.
+
+    Raises:
+        InvalidSpecError: The model, a parameter or the number of steps is not valid.
 
     >>> from scalekeeper.simulation import synthetic
     >>> trace = synthetic("spikes", steps=1000, share=0.01, seed=7)
@@ -101,7 +118,7 @@ def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LAR
     if model not in MODELS:
         raise InvalidSpecError([Problem((), unknown("model", model, list(MODELS)), "unknown_name")])
     chosen = checked(MODELS[model], parameters, model)
-    # the old generator: what it gives for a seed is the same in every NumPy
+    # RandomState gives the same numbers for a seed in every NumPy
     random = np.random.RandomState(np.array([chosen.seed % 2**32, chosen.seed // 2**32], np.uint32))
     log2 = np.clip(chosen.log2(_checked_steps(steps), random), -_LARGEST_LOG2, _LARGEST_LOG2)
     facts = {"synthetic": {"model": model, **chosen.model_dump()}}
@@ -109,7 +126,7 @@ def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LAR
 
 
 def parse_model(text: str) -> Tuple[str, Dict[str, Any]]:
-    """``NAME`` or ``NAME:key=value,key=value`` as a name and parameters."""
+    """Parse ``NAME`` or ``NAME:key=value,key=value`` into a name and parameters."""
     name, _, rest = text.partition(":")
     parameters: Dict[str, Any] = {}
     for part in filter(None, rest.split(",")):
@@ -130,7 +147,7 @@ def _number(text: str) -> Any:
             return kind(text)
         except ValueError:
             pass
-    return text  # which pydantic refuses, and says why
+    return text  # pydantic raises an error for it
 
 
 def _checked_steps(steps: Any) -> int:

@@ -1,40 +1,45 @@
-"""Traces as files: ``.csv`` for people and spreadsheets, ``.npz`` for little space. Nothing in them is run.
+"""Files of traces: ``.csv`` for people and spreadsheets, ``.npz`` for small files.
 
-A ``.csv`` file has a line with the names of its columns and then one line for each step. A first line that begins with
-``#`` holds facts about the trace in JSON; a file without it, or without any column but ``largest``, is a trace too.
-An ``.npz`` file has one array for each column, and ``facts.json``.
+A ``.csv`` file has a line with the column names and one line for each step. An optional first line that begins with
+``#`` has facts about the trace in JSON; only the column ``largest`` is required. An ``.npz`` file has one array per
+column, and ``facts.json``.
 """
 
-from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Tuple, Union
+from typing import IO, Any, Dict, Iterator, List, Mapping, Optional, Union
 
 import array
 import json
 import os
-import re
 import zipfile
 
 import numpy as np
 
 from ..registry._compat import metadata
-from ..registry.errors import InvalidSpecError, UnreadableFileError, shown, unknown
+from ..registry.errors import ArgumentError, InvalidSpecError, UnreadableFileError, shown, unknown
 from ._traces import COLUMNS, FLOAT16_LARGEST, MOST_STEPS, Trace
 
 FORMAT = "scalekeeper trace"
 VERSION = 1
 Path = Union[str, "os.PathLike[str]"]
-_STEP = "step"  # a column that helps people find their way, and says nothing
+_STEP = "step"  # a column for people, which is ignored
 _LONGEST_LINE = 1000
 _LONGEST_FACTS = 64 * 1024
 _ROWS_AT_A_TIME = 100_000
-_HEADER = re.compile(
-    rb"\{'descr': '([<>|=][fiu][1248])', 'fortran_order': False, 'shape': \(([0-9]{1,12}),\),? *\} *\n"
-)
+_format: Any = np.lib.format
 
 
 def read_trace(path: Path) -> Trace:
-    """Read a trace from a ``.csv`` or ``.npz`` file; which of the two it is, its first bytes say.
+    """Read a trace from a ``.csv`` or ``.npz`` file.
 
-    A file that is cut off, broken, too large or something else is an :class:`UnreadableFileError`.
+    Args:
+        path: The file. Its first bytes decide the format.
+
+    Returns:
+        The trace.
+
+    Raises:
+        UnreadableFileError: The file is truncated, corrupt, too large, or not a trace.
+        OSError: The file can't be opened.
     """
     name = os.fspath(path)
     try:
@@ -50,13 +55,21 @@ def read_trace(path: Path) -> Trace:
 
 
 def write_trace(trace: Trace, path: Path) -> None:
-    """Write a trace to a ``.csv`` or ``.npz`` file, whole or not at all."""
-    from ..serialization import _atomic  # here: that room reads HDF5, which a simulation need not wait for
+    """Write a trace to a ``.csv`` or ``.npz`` file, atomically.
+
+    Args:
+        trace: The trace.
+        path: The file. Its extension decides the format.
+
+    Raises:
+        ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
+    """
+    from ..serialization import _atomic  # imported here, because it imports h5py
 
     name = os.fspath(path)
     write = {".csv": _write_csv, ".npz": _write_npz}.get(os.path.splitext(name)[1].lower())
     if write is None:
-        raise ValueError(f"{name!r} must end with .csv or .npz: that says how the trace is written")
+        raise ArgumentError(f"{name!r} must end with .csv or .npz")
     with _atomic.replacing(name) as temporary:
         write(trace, temporary)
 
@@ -119,22 +132,22 @@ def _trace_of_lines(path: str, stream: IO[str]) -> Trace:
         facts = _checked_facts(line[1:], f"{path}:1")
         number, line = 2, stream.readline(_LONGEST_LINE)
     names = _column_names(line, f"{path}:{number}")
-    kept = [(place, name) for place, name in enumerate(names) if name != _STEP]
+    kept = [(index, name) for index, name in enumerate(names) if name != _STEP]
     columns: Dict[str, array.array[float]] = {name: array.array("d") for _, name in kept}
-    filled = [(place, columns[name].append) for place, name in kept]
+    filled = [(index, columns[name].append) for index, name in kept]
     for row, cells in enumerate(_rows(path, stream, number + 1, len(names))):
         if row >= MOST_STEPS:
             raise UnreadableFileError(f"{path}: more than {MOST_STEPS} steps, which is the most a trace may have")
         try:
-            for place, append in filled:
-                append(float(cells[place]))
+            for index, append in filled:
+                append(float(cells[index]))
         except ValueError:
-            raise UnreadableFileError(f"{path}:{number + 1 + row}: {shown(cells[place])} is not a number") from None
+            raise UnreadableFileError(f"{path}:{number + 1 + row}: {shown(cells[index])} is not a number") from None
     try:
         return _trace({name: np.frombuffer(values, np.float64) for name, values in columns.items()}, facts)
     except InvalidSpecError as error:
-        name, index = (tuple(error.problems[0].path) + (0,))[:2]
-        where = f"{path}:{number + 1 + int(index)}"
+        name, row_index = (tuple(error.problems[0].path) + (0,))[:2]
+        where = f"{path}:{number + 1 + int(row_index)}"
         raise UnreadableFileError(f"{where}: {name}: {error.problems[0].message}") from None
 
 
@@ -209,27 +222,26 @@ def _read_npz(path: str) -> Trace:
 
 def _bytes_of(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     with archive.open(name) as member:
-        data = member.read(most + 1)  # whatever size the archive says it has
+        data = member.read(most + 1)  # the archive may declare any size
     if len(data) > most:
         raise ValueError(f"{name} has more than {most} bytes")
     return data
 
 
 def _array(archive: zipfile.ZipFile, name: str, path: str) -> "np.ndarray[Any, Any]":
-    """One array, whose header is looked at before any memory is taken. NumPy's own reader trusts it."""
+    """Read one array. The header is checked before memory is allocated, because it may declare any size."""
     with archive.open(f"{name}.npy") as member:
-        kind, steps = _header(member.read(10), member, f"{path}: {name}")
+        try:
+            version, (shape, _, dtype) = _format.read_magic(member), _format.read_array_header_1_0(member)
+            is_valid = version == (1, 0) and len(shape) == 1 and shape[0] >= 0 and dtype.kind in "fiu"
+        except Exception:  # the parser of the header has many
+            is_valid = False
+        if not is_valid:
+            raise UnreadableFileError(f"{path}: {name}: not a one-dimensional array of numbers in the .npy format 1.0")
+        (steps,) = shape
         if steps > MOST_STEPS:
             raise UnreadableFileError(f"{path}: {name}: {steps} steps are more than a trace may have ({MOST_STEPS})")
-        data = member.read(steps * kind.itemsize + 1)
-    if len(data) != steps * kind.itemsize:
-        raise UnreadableFileError(f"{path}: {name}: {steps} values are promised, and not what is there")
-    return np.frombuffer(data, kind)
-
-
-def _header(start: bytes, member: IO[bytes], where: str) -> Tuple["np.dtype[Any]", int]:
-    length = int.from_bytes(start[8:10], "little")
-    match = _HEADER.fullmatch(member.read(min(length, _LONGEST_LINE)))
-    if start[:8] != b"\x93NUMPY\x01\x00" or match is None:
-        raise UnreadableFileError(f"{where}: not an array of numbers with one dimension, as NumPy writes it")
-    return np.dtype(match.group(1).decode("ascii")), int(match.group(2))
+        data = member.read(steps * dtype.itemsize + 1)
+    if len(data) != steps * dtype.itemsize:
+        raise UnreadableFileError(f"{path}: {name}: the header declares {steps} values, and the data has another size")
+    return np.frombuffer(data, dtype)

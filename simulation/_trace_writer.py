@@ -1,4 +1,4 @@
-"""Recording a trace while a run goes on."""
+"""A writer that records a trace during a run."""
 
 from typing import Any, Mapping, Optional, Type
 
@@ -9,18 +9,29 @@ import types
 
 import numpy as np
 
+from ..registry.errors import ArgumentError
 from ._trace_files import Path, read_trace, write_trace
 from ._traces import FLOAT16_LARGEST, MOST_STEPS, Trace
 
-_SHARE_OF_TIME = 0.02  # spent on writing, at most; a longer trace takes longer to write, and is written less often
+_SHARE_OF_TIME = 0.02  # spent on writing, at most
 
 
 class TraceWriter:
-    """Collects steps and writes them to a ``.csv`` or ``.npz`` file, whole each time, so that a reader never sees half.
+    """A writer of a ``.csv`` or ``.npz`` file that replaces the whole file atomically at each flush.
 
-    It writes when it is closed, and meanwhile every ``flush_seconds``, but never so often that writing would take more
-    than a fiftieth of the time: so what a killed run loses are its last steps. A step takes 8 bytes of memory, 12 with
-    zero shares; after ``most_steps`` it ``is_full``, and takes no more. ``resume`` goes on with what is in the file.
+    It flushes when it is closed and every ``flush_seconds``, but spends at most 2 % of the time on writing. A killed
+    run loses its last steps. A step takes 8 bytes of memory, 12 with zero shares.
+
+    Args:
+        path: The file. Its extension decides the format.
+        facts: Facts about the run, as plain values for JSON.
+        limit: The largest representable gradient.
+        flush_seconds: The shortest time between two flushes.
+        most_steps: The number of steps after which the writer ``is_full`` and ignores further steps.
+        resume: Whether to continue the trace in the file, if it exists.
+
+    Raises:
+        ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
 
     >>> import os, tempfile
     >>> from scalekeeper import read_trace
@@ -45,7 +56,7 @@ class TraceWriter:
     ) -> None:
         self.path = os.fspath(path)
         if os.path.splitext(self.path)[1].lower() not in (".csv", ".npz"):
-            raise ValueError(f"{self.path!r} must end with .csv or .npz: that says how the trace is written")
+            raise ArgumentError(f"{self.path!r} must end with .csv or .npz")
         self._facts, self._limit = dict(facts or {}), limit
         self._flush_seconds = self._pause = flush_seconds
         self._most_steps = min(most_steps, MOST_STEPS)
@@ -64,20 +75,20 @@ class TraceWriter:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more steps are taken."""
+        """Whether the writer ignores further steps."""
         return len(self) >= self._most_steps
 
     def append(self, largest: Any, scale: Any, zero_share: Any = None) -> None:
-        """Add a step: the largest magnitude of its unscaled gradients (not finite: inf or NaN), and its scale."""
+        """Add a step: the largest magnitude of its unscaled gradients (inf or NaN if not finite) and its scale."""
         self.extend([largest], [scale], None if zero_share is None else [zero_share])
 
     def extend(self, largest: Any, scale: Any, zero_share: Any = None) -> None:
-        """Add many steps. Either every step of a trace has a share of zeros, or none has."""
-        steps = Trace(largest, scale, zero_share, limit=self._limit)  # which checks them
+        """Add many steps. Either all steps of a trace have a share of zeros, or none has."""
+        steps = Trace(largest, scale, zero_share, limit=self._limit)  # checks the values
         if len(steps) == 0:
             return
         if len(self) and (zero_share is not None) != bool(self._zero_share):
-            raise ValueError("either every step of a trace has a zero_share, or none has")
+            raise ArgumentError("either every step of a trace has a zero_share, or none has")
         left = self._most_steps - len(self)
         for kept, new in (
             (self._largest, steps.largest),
@@ -90,13 +101,13 @@ class TraceWriter:
             self.flush()
 
     def trace(self) -> Trace:
-        """What was recorded so far."""
+        """Return the trace so far."""
         share = np.array(self._zero_share, np.float32) if self._zero_share else None
         largest, scale = np.array(self._largest, np.float32), np.array(self._scale, np.float32)
         return Trace(largest, scale, share, limit=self._limit, facts=self._facts)
 
     def flush(self) -> None:
-        """Write everything now."""
+        """Write the file now."""
         began = time.monotonic()
         if self._written != len(self) or not os.path.exists(self.path):
             write_trace(self.trace(), self.path)
@@ -104,7 +115,7 @@ class TraceWriter:
         self._last = time.monotonic()
         self._pause = max(self._flush_seconds, (self._last - began) / _SHARE_OF_TIME)
 
-    close = flush  # nothing is held open in between
+    close = flush  # no file stays open
 
     def __enter__(self) -> "TraceWriter":
         return self

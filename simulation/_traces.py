@@ -1,4 +1,4 @@
-"""What the gradients of a run were like, step by step."""
+"""Traces: the magnitude of the gradients of a run, step by step."""
 
 from typing import Any, Dict, Mapping, Optional, Tuple
 
@@ -7,7 +7,7 @@ import numpy as np
 from ..registry.errors import InvalidSpecError, Problem, shown
 
 FLOAT16_LARGEST = 65504.0
-MOST_STEPS = 20_000_000  # 240 MB: more steps than runs have, and no more memory than a machine has
+MOST_STEPS = 20_000_000  # 240 MB
 COLUMNS = ("largest", "scale", "zero_share")
 
 # An unknown size is taken as a little more than the limit at the scale where it overflowed: more than float64 rounds
@@ -18,11 +18,15 @@ _A_LITTLE_MORE = 1.0 + 2.0**-40
 class Trace:
     """The gradients of a run, one entry for each step.
 
-    ``largest``: the largest magnitude among the unscaled gradients of the step; inf where they were not all finite.
-    ``scale``: the loss scale at which the step was taken; 1 where none is given.
-    ``zero_share``: the share of gradients that were 0, or None.
-    ``limit``: the largest number that the gradients' type holds, 65504 for float16.
-    ``facts``: who wrote it, and what else is worth keeping, as plain values for JSON.
+    Args:
+        largest: The largest magnitude among the unscaled gradients of each step; inf where they were not all finite.
+        scale: The loss scale of each step, or of all.
+        zero_share: The share of gradients that were 0 in each step, or None.
+        limit: The largest number of the type of the gradients: 65504 for float16.
+        facts: Facts about the run, as plain values for JSON.
+
+    Raises:
+        InvalidSpecError: A value is not valid.
 
     >>> from scalekeeper import Trace
     >>> trace = Trace([0.5, float("inf"), 2.0], scale=[1024, 65536, 32768])
@@ -62,15 +66,14 @@ class Trace:
         return f"Trace of {len(self)} steps, {np.count_nonzero(np.isinf(self.largest))} of them not finite"
 
     def first(self, steps: int) -> "Trace":
-        """The first steps of it."""
+        """Return a trace of the first steps."""
         share = None if self.zero_share is None else self.zero_share[:steps]
         return Trace(self.largest[:steps], self.scale[:steps], share, limit=self.limit, facts=self.facts)
 
     def sizes(self, limit: Optional[float] = None) -> "np.ndarray[Any, Any]":
-        """The largest magnitude of each step in float64, so that it overflows where ``size * scale > limit``.
+        """Return the largest magnitude of each step in float64: it overflows where ``size * scale > limit``.
 
-        Of a step that was not finite only this is known: it overflowed at the scale at which it was taken. It gets a
-        size that overflows there and above, and not below.
+        The size of a non-finite step is unknown. It gets the smallest size that overflows at the scale of the step.
         """
         limit = self.limit if limit is None else limit
         unknown = limit / self.scale.astype(np.float64) * _A_LITTLE_MORE
@@ -78,17 +81,17 @@ class Trace:
         return np.where(np.isinf(self.largest), unknown, self.largest.astype(np.float64))
 
     def overflows_at(self, scale: float, limit: Optional[float] = None) -> "np.ndarray[Any, Any]":
-        """Which steps overflow at a scale that never changes."""
+        """Return which steps overflow at a constant loss scale."""
         limit = self.limit if limit is None else limit
         return overflowing(self.sizes(limit), float(np.float32(scale)), limit)
 
 
 def overflowing(sizes: "np.ndarray[Any, Any]", scale: float, limit: float) -> "np.ndarray[Any, Any]":
-    """Which of these sizes overflow. A scale of 0, or one that is not finite, spoils every gradient."""
+    """Return which sizes overflow. Every step overflows at a loss scale that is 0 or not finite."""
     if not 0 < scale < np.inf:
         return np.ones(len(sizes), dtype=bool)
-    spoiled: np.ndarray[Any, Any] = sizes * scale > limit
-    return spoiled
+    overflows: np.ndarray[Any, Any] = sizes * scale > limit
+    return overflows
 
 
 def _column(name: str, values: Any) -> "np.ndarray[Any, Any]":

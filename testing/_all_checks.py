@@ -1,4 +1,4 @@
-"""All checks, in the order in which they are run: what others rest on comes first."""
+"""The list of all checks, in the order in which they run."""
 
 from typing import Tuple
 
@@ -7,7 +7,7 @@ from ._check import Check
 from ._config_checks import config_round_trip, json_round_trip
 from ._format_checks import format_checks, state_in_state_dict
 from ._graph_checks import graph_step, no_retracing
-from ._pure_step_checks import decision, initial_state, needs_are_honoured, quiet_steps, step_is_pure
+from ._pure_step_checks import decision, initial_state, needs_are_honoured, step_is_pure
 from ._replica_checks import replicas_agree
 from ._state_checks import other_states_are_refused, state_round_trip
 from ._thread_checks import objects_share_nothing
@@ -22,7 +22,6 @@ def all_checks() -> Tuple[Check, ...]:
         step_is_pure,
         needs_are_honoured,
         decision,
-        quiet_steps,
         bounds,
         state_round_trip,
         other_states_are_refused,

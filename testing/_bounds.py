@@ -1,4 +1,4 @@
-"""The check of how far a scale may go."""
+"""The check of the bounds of the loss scale."""
 
 from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 
@@ -11,8 +11,8 @@ from ._check import check, require
 from ._steps import BAD, bad_reports, good_reports, mixed_reports, scales_of, states_after
 from ._subject import Subject
 
-_BAD_STEPS, _GOOD_STEPS = 1_000, 5_000  # in NumPy: enough to halve any float32 away, and to pass usual periods
-_FEW_BAD, _FEW_GOOD = 160, 50  # in TensorFlow's style, where a step takes a hundred times as long
+_BAD_STEPS, _GOOD_STEPS = 1_000, 5_000  # in NumPy: enough to halve any float32 to 0, and to pass usual periods
+_FEW_BAD, _FEW_GOOD = 160, 50  # with TensorFlow's interface, where a step is a hundred times slower
 _FLOOR = "Put a floor under it, such as ops.maximum(scale, ops.float32(1)): a smaller one is 0 on some devices"
 _CEILING = "Let it grow only while the product is finite: ops.where(ops.isfinite(product), product, scale)"
 
@@ -26,7 +26,7 @@ def bounds(subject: Subject) -> None:
     for name, scales in runs:
         known = None
         for number, scale in enumerate(scales):
-            if scale is not known:  # mostly it is the one before
+            if scale is not known:  # most steps keep the object
                 _require_usable(scale, lowest, highest, f"after step {number} of {name}")
             known = scale
     _require_recovery({name: [float(scale) for scale in scales] for name, scales in runs})
@@ -49,11 +49,11 @@ def _require_usable(scale: Any, lowest: Optional[float], highest: Optional[float
 
 
 def _require_recovery(scales: Mapping[str, List[float]]) -> None:
-    """What grows in a long run of good steps from the start does so after a long run of bad ones, too."""
+    """Require that a scale that grows in a long run of good steps also grows after a long run of bad ones."""
     good, both = scales["good steps"], scales["bad steps, then good ones"]
     bad_steps = len(both) - len(good)
     lowest = both[bad_steps]
-    # by the bad steps, and not by the mere number of steps
+    # lowered by the bad steps, not by the number of steps
     is_lowered = lowest < min(both[0], good[min(bad_steps, len(good) - 1)])
     require(
         max(good) == good[0] or not is_lowered or max(both[bad_steps:]) > lowest,

@@ -1,4 +1,4 @@
-"""What a check is: a name, a sentence of what must hold, and a function that raises where it does not."""
+"""The definition of a check: a name, a sentence, and a function that raises an error if the sentence is false."""
 
 from typing import TYPE_CHECKING, Callable, NamedTuple, Union
 
@@ -9,18 +9,18 @@ Function = Callable[["Subject"], None]
 
 
 class CheckFailedError(AssertionError):
-    """What was seen, and what to do about it."""
+    """Raised by a check: what it observed, and a remedy."""
 
     def __init__(self, seen: str, remedy: str) -> None:
         super().__init__(f"{seen}. {remedy}.")
 
 
 class NotRun(Exception):  # noqa: N818 - not an error
-    """Why a check says nothing here."""
+    """Raised by a check that does not apply, with the reason."""
 
 
 class Check(NamedTuple):
-    """One thing that must hold of every policy."""
+    """A property that every policy must have."""
 
     name: str
     sentence: str
@@ -30,7 +30,7 @@ class Check(NamedTuple):
 
 
 def check(*, tensorflow: bool = False, pure_step: bool = False) -> Callable[[Function], Check]:
-    """A decorator: the function's name is the check's, and its docstring the sentence."""
+    """Return a decorator that makes a check of a function; its docstring is the sentence."""
 
     def decorate(function: Function) -> Check:
         sentence = " ".join((function.__doc__ or "").split())
@@ -40,6 +40,6 @@ def check(*, tensorflow: bool = False, pure_step: bool = False) -> Callable[[Fun
 
 
 def require(holds: Union[bool, object], seen: str, remedy: str) -> None:
-    """Fail unless it holds."""
+    """Raise a :class:`CheckFailedError` unless ``holds`` is true."""
     if not holds:
         raise CheckFailedError(seen, remedy)

@@ -1,4 +1,4 @@
-"""Run checks, one or all."""
+"""Functions that run one check or all of them."""
 
 from typing import Any, Iterable, List, Optional, Tuple
 
@@ -9,7 +9,8 @@ import sys
 import traceback
 import warnings
 
-from ..registry.errors import InvalidSpecError, Problem, unknown
+from ..lossscales.contract import LossScale
+from ..registry.errors import InvalidSpecError, Problem, UnsupportedOperationError, unknown
 from ._all_checks import all_checks
 from ._check import Check, CheckFailedError, NotRun
 from ._replica_checks import IN_PROCESS
@@ -18,20 +19,28 @@ from ._subject import Subject
 
 
 def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> CheckReport:
-    """Check whether a policy holds the contract: every check of :data:`CHECKS`, as far as it applies.
+    """Check the contract of a policy: run every check of :data:`CHECKS` that applies.
 
-    ``cls_or_spec`` is a class, an object, a registered name or a mapping with a name; ``leave_out`` names checks.
-    Returns a report, in which a check that was not run says why; raises :class:`scalekeeper.BrokenContractError`, which
-    lists every check that failed, if any did.
+    Args:
+        cls_or_spec: A class, an object, a registered name, or a mapping with a name.
+        leave_out: The names of checks to skip.
+
+    Returns:
+        A report with the outcome of every check. A check that was not run has a reason.
+
+    Raises:
+        BrokenContractError: A check failed; the error lists all that did.
+        InvalidSpecError: The policy or a name in ``leave_out`` is not valid.
+        UnsupportedOperationError: The module calls this function at import, in the process of a check.
 
     >>> from scalekeeper.testing import CHECKS, check_loss_scale
     >>> in_tensorflow = [check.name for check in CHECKS if check.needs_tensorflow]
     >>> report = check_loss_scale({"name": "dynamic", "increment_period": 3}, leave_out=in_tensorflow)
     >>> report.failed, len(report.passed)
-    ([], 11)
+    ([], 10)
     """
     if os.environ.get(IN_PROCESS):
-        raise RuntimeError(
+        raise UnsupportedOperationError(
             "the process of the check replicas_agree imports this module, which calls check_loss_scale at once: put "
             "the call under `if __name__ == '__main__':`, or into a function"
         )
@@ -41,7 +50,7 @@ def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> Chec
 
 
 def report_of(cls_or_spec: Any, leave_out: Iterable[str] = ()) -> CheckReport:
-    """What all checks find, whether they fail or not."""
+    """Return the outcomes of all checks, including those that fail."""
     left_out = known_checks(leave_out)
     subject = Subject(cls_or_spec)
     require_policy(subject)
@@ -50,7 +59,7 @@ def report_of(cls_or_spec: Any, leave_out: Iterable[str] = ()) -> CheckReport:
 
 
 def known_checks(names: Iterable[str]) -> List[str]:
-    """The names, if each is a check's."""
+    """Return the names, or raise an error if one is not the name of a check."""
     names = [names] if isinstance(names, str) else list(names)
     known = [check.name for check in all_checks()]
     problems = [Problem((), unknown("check", name, known), "unknown_name") for name in names if name not in known]
@@ -60,23 +69,21 @@ def known_checks(names: Iterable[str]) -> List[str]:
 
 
 def require_policy(subject: Subject) -> None:
-    """Refuse what is no policy yet, instead of failing every check."""
+    """Raise an error for a class without a step, which would fail every check."""
     cls = subject.cls
-    from ..lossscales import LossScale as base  # noqa: N813
-
-    if subject.is_pure and cls.next_state is base.next_state:
+    if subject.is_pure and cls.next_state is LossScale.next_state:
         message = f"{cls.__name__} has neither next_state (the pure step) nor update and __call__ of its own: write one"
         raise InvalidSpecError([Problem((), message, "no_step")])
 
 
 def outcome_of(check: Check, subject: Subject, is_left_out: bool = False) -> Tuple[Outcome, Optional[BaseException]]:
-    """What a check finds, and the error behind it."""
+    """Run a check; return its outcome and the error behind it."""
     reason = "left out by the caller" if is_left_out else _reason_not_to_run(check, subject)
     if reason:
         return Outcome(check.name, NOT_RUN, reason), None
     try:
         with warnings.catch_warnings():
-            if check.needs_tensorflow:  # which warns of much that no policy can help
+            if check.needs_tensorflow:  # whose warnings are not about the policy
                 warnings.simplefilter("ignore")
             check.function(subject)
     except NotRun as error:
@@ -84,7 +91,7 @@ def outcome_of(check: Check, subject: Subject, is_left_out: bool = False) -> Tup
     except CheckFailedError as error:
         return Outcome(check.name, FAILED, str(error)), error
     except Exception as error:
-        return Outcome(check.name, FAILED, _said(check, subject, error)), error
+        return Outcome(check.name, FAILED, _message(check, subject, error)), error
     return Outcome(check.name, PASSED), None
 
 
@@ -101,8 +108,8 @@ def _reason_not_to_run(check: Check, subject: Subject) -> str:
     return ""
 
 
-def _said(check: Check, subject: Subject, error: Exception) -> str:
-    """An error that the policy raised, and the line of its own from which it came."""
+def _message(check: Check, subject: Subject, error: Exception) -> str:
+    """Return the message of an error that the policy raised, with the line of the policy that raised it."""
     own = getattr(sys.modules.get(subject.cls.__module__), "__file__", None) or inspect.getfile(Check)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
     where = f" ({os.path.basename(own)}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""

@@ -1,4 +1,4 @@
-"""Checks of a policy's configuration."""
+"""Checks of the configuration of a policy."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from ..registry._parameters import parameter_model
 from ..registry._plugins import loss_scales
 from ..registry.errors import ScalekeeperError
 from ._check import check, require
-from ._steps import moments
+from ._steps import step_results
 from ._subject import Subject
 
 _NAME = "policy-that-is-checked"
@@ -27,25 +27,25 @@ def config_round_trip(subject: Subject) -> None:
     )
     with loss_scales.temporary_registration(_NAME, cls, override=True):
         by_name = loss_scales.resolve({"name": _NAME, **config})
-    for way, again in (("from_config", cls.from_config(dict(config))), ("the registry", by_name)):
-        _require_equal(subject, config, again, way)
+    for source, again in (("from_config", cls.from_config(dict(config))), ("the registry", by_name)):
+        _require_equal(subject, config, again, source)
 
 
-def _require_equal(subject: Subject, config: Any, again: Any, way: str) -> None:
+def _require_equal(subject: Subject, config: Any, again: Any, source: str) -> None:
     require(
         type(again) is subject.cls,
-        f"{way} made a {type(again).__name__} of the configuration of a {subject.cls.__name__}",
+        f"{source} made a {type(again).__name__} of the configuration of a {subject.cls.__name__}",
         "Write from_config as a classmethod that returns cls(**config)",
     )
     require(
         again.get_config() == config,
-        f"the configuration was {config}, and is {again.get_config()} after {way}",
+        f"the configuration was {config}, and is {again.get_config()} after {source}",
         "Have get_config give what the constructor was given, and nothing that it has made of it",
     )
     steps = subject.gradients(60)
     require(
-        moments(again, steps) == moments(subject.make(), steps),
-        f"the policy that {way} made of {config} takes other steps than the one that gave it",
+        step_results(again, steps) == step_results(subject.make(), steps),
+        f"the policy that {source} made of {config} takes other steps than the one that gave it",
         "Make everything that a step depends on a parameter, or a piece of the state",
     )
 

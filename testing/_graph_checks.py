@@ -1,9 +1,9 @@
-"""Checks of the step in TensorFlow: eager, and in a traced function."""
+"""Checks of the step in TensorFlow: eager, and in a tf.function."""
 
 from typing import Any, Callable, List, Sequence
 
 from ._check import check, require
-from ._steps import Moment, gradients, moments, shown
+from ._steps import StepResult, gradients, shown, step_results
 from ._subject import Subject
 
 _STEPS, _EAGER_STEPS = 300, 60  # an eager step of some policies takes ten times as long as a traced one
@@ -14,11 +14,11 @@ _FEW = 30
 def graph_step(subject: Subject) -> None:
     """Scale, state and decision of each step are the same to the bit in NumPy, eager TensorFlow and a tf.function."""
     steps = gradients(_STEPS)
-    eager = moments(held(subject.make()), _tensors(steps[:_EAGER_STEPS]))
+    eager = step_results(held(subject.make()), _tensors(steps[:_EAGER_STEPS]))
     policy = held(subject.make())
-    traced = moments(policy, _tensors(steps), traced_update(policy))
+    traced = step_results(policy, _tensors(steps), traced_update(policy))
     if subject.is_pure:
-        expected = moments(subject.make(), steps)
+        expected = step_results(subject.make(), steps)
         _require_equal(expected, eager, steps, "NumPy", "eager TensorFlow")
         _require_equal(expected, traced, steps, "NumPy", "a tf.function")
     else:
@@ -47,10 +47,10 @@ def no_retracing(subject: Subject) -> None:
 
 
 def held(policy: Any) -> Any:
-    """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
-    from ..optimizer._step import graph_state
+    """Return the policy with its state in TensorFlow variables, as in an optimizer."""
+    from ..optimizer._step.graph_state import hold_in_graph
 
-    graph_state.hold_in_graph(policy)
+    hold_in_graph(policy)
     return policy
 
 
@@ -61,7 +61,7 @@ def _tensors(several: Sequence[Any]) -> List[Any]:
 
 
 def traced_update(policy: Any, update: Any = None) -> Callable[[Any], Any]:
-    """``update`` of one gradient, or another function in its place, in a tf.function."""
+    """Return a tf.function of one gradient that calls ``policy.update``, or another function."""
     import tensorflow as tf
 
     @tf.function(autograph=False)  # type: ignore[untyped-decorator]
@@ -72,13 +72,15 @@ def traced_update(policy: Any, update: Any = None) -> Callable[[Any], Any]:
     return lambda gradient: (None, step(gradient))
 
 
-def _require_equal(expected: List[Moment], actual: List[Moment], steps: List[Any], one: str, other: str) -> None:
-    place = next((place for place, pair in enumerate(zip(expected, actual)) if pair[0] != pair[1]), None)
-    if place is not None:
+def _require_equal(
+    expected: List[StepResult], actual: List[StepResult], steps: List[Any], one: str, other: str
+) -> None:
+    index = next((index for index, pair in enumerate(zip(expected, actual)) if pair[0] != pair[1]), None)
+    if index is not None:
         require(
             False,
-            f"at step {place}, with the gradient {shown(steps[place])}, {one} gives {expected[place]}; {other} gives "
-            f"{actual[place]}",
+            f"at step {index}, with the gradient {shown(steps[index])}, {one} gives {expected[index]}; {other} gives "
+            f"{actual[index]}",
             "Compute with ops and Python's operators alone; multiply by ops.float32(1) / ops.float32(x) instead of "
             "dividing by a constant, put ops.rounded(…) around each of several float operations in a row but the last, "
             "and take what is below 2**-126 as zero",

@@ -1,16 +1,14 @@
 """Checks of the pure step, in NumPy."""
 
-from typing import Any, List
+from typing import Any
 
 import numpy as np
 
 from ..lossscales._numpy_state import OPS
 from ..lossscales.report import Report, State
 from ._check import CheckFailedError, check, require
-from ._steps import exact, good_reports, mixed_reports, plain, scales_of, states_after
+from ._steps import exact, mixed_reports, plain, states_after
 from ._subject import Subject
-
-_STARTS, _NEAR, _FAR = 40, 50, 2500  # states to begin at, and how many quiet steps are taken from there
 
 
 @check(pure_step=True)
@@ -79,8 +77,8 @@ def _require_same_types(before: State, following: State, number: int) -> None:
         )
 
 
-class _Watched:
-    """A report that only has what the policy needs, and says so when it is asked for more."""
+class _RestrictedReport:
+    """A report that raises an error when the policy reads a field that ``needs`` does not name."""
 
     def __init__(self, report: Report, needs: Any) -> None:
         self._report, self._needs = report, needs
@@ -106,10 +104,10 @@ def needs_are_honoured(subject: Subject) -> None:
     )
     state = policy.initial_state()
     for report in mixed_reports(needs):
-        watched: Any = _Watched(report, needs)
+        restricted: Any = _RestrictedReport(report, needs)
         with np.errstate(all="ignore"):
-            policy.should_apply(state, watched, OPS)
-            state = policy.next_state(state, watched, OPS)
+            policy.should_apply(state, restricted, OPS)
+            state = policy.next_state(state, restricted, OPS)
         require(
             policy.needs == needs,
             f"needs was {sorted(needs)} at first, and {sorted(policy.needs)} later",
@@ -137,43 +135,3 @@ def decision(subject: Subject) -> None:
             "Return True only where the parameters alone say so: a graph asks once",
         )
         (state,) = states_after(policy, state, [report])
-
-
-@check(pure_step=True)
-def quiet_steps(subject: Subject) -> None:
-    """after_quiet_steps gives what as many single finite steps give, and none of them changes scale or decision."""
-    policy = subject.make()
-    good = good_reports(policy.needs)
-    starts = [policy.initial_state(), *states_after(policy, policy.initial_state(), mixed_reports(policy.needs))]
-    for number, start in enumerate(starts):
-        count = policy.quiet_steps(start)
-        require(
-            isinstance(count, (int, np.integer)) and count >= 0,
-            f"quiet_steps gave {count!r}",
-            "Return a whole number of at least 0",
-        )
-        if number < _STARTS:
-            _require_jumps(policy, start, min(int(count), _FAR if number < 2 else _NEAR), good)
-
-
-def _require_jumps(policy: Any, start: State, count: int, good: List[Report]) -> None:
-    """As many quiet steps at once as one by one; and so for fewer."""
-    states = [start, *states_after(policy, start, [good[number % len(good)] for number in range(count)])]
-    scales = scales_of(policy, states)
-    with np.errstate(all="ignore"):
-        decisions = [bool(policy.should_apply(state, good[0], OPS)) for state in states[:-1]]
-    for number, scale in enumerate(scales):
-        require(
-            scale == scales[0] and decisions[:number] == decisions[:1] * number,
-            f"quiet_steps says at least {count} of {plain(start)}, and step {number} of them changes the scale from "
-            f"{float(scales[0]):g} to {float(scale):g}, or what should_apply says",
-            "Count only steps that are certain to change neither, whatever finite gradients they have",
-        )
-    for steps in sorted({min(1, count), min(7, count), count}):
-        jumped = policy.after_quiet_steps(dict(start), steps)
-        require(
-            exact(plain(jumped)) == exact(plain(states[steps])),
-            f"{steps} quiet steps from {plain(start)} give {plain(states[steps])} one by one, and {plain(jumped)} at "
-            "once",
-            "Have after_quiet_steps do what next_state does, for all pieces of the state",
-        )

@@ -1,4 +1,4 @@
-"""The checks as tests of pytest, one for each check and policy."""
+"""The checks as parametrized pytest tests."""
 
 from typing import Any, Callable, Iterable
 
@@ -13,14 +13,14 @@ from ._subject import Subject
 
 
 class CheckOfPolicy:
-    """What a test gets: a check of a policy, to be called."""
+    """A check of a policy, which a test calls."""
 
     def __init__(self, check: Check, subject: Subject, is_left_out: bool) -> None:
         self.check, self.subject, self._is_left_out = check, subject, is_left_out
 
     def __call__(self) -> None:
         """Raise :class:`scalekeeper.BrokenContractError` if it fails; skip the test if it can't be run."""
-        __tracebackhide__ = True  # of pytest: the message says it all
+        __tracebackhide__ = True  # of pytest: show the message only
         require_policy(self.subject)
         outcome, error = outcome_of(self.check, self.subject, self._is_left_out)
         if outcome.status == NOT_RUN:
@@ -34,7 +34,17 @@ class CheckOfPolicy:
 
 
 def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> Callable[[Any], Any]:
-    """A decorator that has pytest call a test once for each check of each policy.
+    """Return a decorator that makes pytest call a test once for each check of each policy.
+
+    Args:
+        classes_or_specs: Policies, as for :func:`check_loss_scale`.
+        leave_out: The names of checks to skip.
+
+    Returns:
+        The decorator. The test gets a ``check`` and calls it.
+
+    Raises:
+        InvalidSpecError: A policy or a name in ``leave_out`` is not valid.
 
     .. code:: python
 
@@ -42,7 +52,7 @@ def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> 
         def test_contract(check):
             check()
 
-    A check that can't be run here, such as one that needs TensorFlow, is a test that is skipped, with the reason.
+    A check that can't run, such as one that needs TensorFlow, skips its test with the reason.
     """
     pytest = importlib.import_module("pytest")
     left_out = known_checks(leave_out)

@@ -1,4 +1,4 @@
-"""The check of several replicas, in a process of its own: the number of devices is fixed when TensorFlow starts."""
+"""The check of several replicas, in a new process because TensorFlow fixes the number of devices at start."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -24,34 +24,34 @@ def replicas_agree(subject: Subject) -> None:
     address = address_of(subject)
     if subject.replica_results is None:
         _run_together(subject.companions)
-    if subject.replica_results is None:  # another one may have ended the process
+    if subject.replica_results is None:  # another policy may have ended the process
         subject.replica_results = _results([address])[0]
     if subject.replica_results["failure"]:
         raise CheckFailedError(subject.replica_results["failure"], subject.replica_results["remedy"])
 
 
 def address_of(subject: Subject) -> Dict[str, Any]:
-    """How another process finds the class, and what it makes of it."""
+    """Return how another process imports the class, and the configuration of the policy."""
     cls = subject.cls
     found: Any = sys.modules.get(cls.__module__)
     for part in cls.__qualname__.split("."):
         found = getattr(found, part, None)
-    place = getattr(sys.modules.get(cls.__module__), "__file__", None)
-    if found is not cls or place is None:
+    path = getattr(sys.modules.get(cls.__module__), "__file__", None)
+    if found is not cls or path is None:
         raise CheckFailedError(
             f"{cls.__module__}.{cls.__qualname__} can't be imported by the process in which the replicas run",
             _MODULE_LEVEL,
         )
     return {
         "module": cls.__module__,
-        "file": os.path.abspath(place),
+        "file": os.path.abspath(path),
         "qualname": cls.__qualname__,
         "config": subject.make().get_config(),
     }
 
 
 def _run_together(subjects: List[Subject]) -> None:
-    """One process for all that have an address; what a companion lacks is said when its own turn comes."""
+    """Check all subjects that have an address in one process; the others report their problem in their own turn."""
     addresses = []
     for subject in subjects:
         try:
@@ -87,9 +87,9 @@ def _results(addresses: List[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         ) from None
     answer = _last_line(process.stdout)
     if process.returncode or answer is None:
-        said = " ".join(process.stderr.split())[-600:]
+        output = " ".join(process.stderr.split())[-600:]
         raise CheckFailedError(
-            f"the process in which the replicas run ended with {process.returncode}: {said}",
+            f"the process in which the replicas run ended with {process.returncode}: {output}",
             "See that the module of the class can be imported by itself",
         )
     return list(json.loads(answer))

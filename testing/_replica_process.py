@@ -1,6 +1,6 @@
 """The process of the check ``replicas_agree``: two logical CPUs, and a MirroredStrategy over both.
 
-It reads which policies to try from stdin, as JSON, and prints what it found as the last line.
+It reads the policies from stdin as JSON, and prints the results as the last line.
 """
 
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -15,7 +15,7 @@ import numpy as np
 
 from ..lossscales.contract import has_pure_step
 from ._graph_checks import held, traced_update
-from ._steps import exact, moments
+from ._steps import exact, step_results
 
 # of each replica: bad on one alone, on the other alone, in every way, and on both; good ones between
 _PAIRS = [
@@ -33,10 +33,10 @@ def main() -> None:
     question = json.load(sys.stdin)
     sys.path[:] = question["path"]
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what TensorFlow prints is no answer
+    os.dup2(2, 1)  # TensorFlow may print to stdout
     import tensorflow as tf
 
-    _look_often(tf.train.Coordinator)
+    _poll_often(tf.train.Coordinator)
     (cpu,) = tf.config.experimental.list_physical_devices("CPU")
     logical = [tf.config.experimental.VirtualDeviceConfiguration() for _ in range(2)]
     tf.config.experimental.set_virtual_device_configuration(cpu, logical)
@@ -45,14 +45,14 @@ def main() -> None:
     answers.flush()
 
 
-def _look_often(coordinator: Any) -> None:
-    """TensorFlow looks once a second whether the threads of its replicas are done, which takes longer than they do."""
+def _poll_often(coordinator: Any) -> None:
+    """Make TensorFlow poll the threads of its replicas more often than once a second."""
     patient = coordinator.wait_for_stop
     coordinator.wait_for_stop = lambda self, timeout=None: patient(self, timeout and min(timeout, 0.002))
 
 
 def _tried(strategy: Any, address: Mapping[str, Any]) -> Dict[str, str]:
-    """What is wrong with a policy, if anything."""
+    """Return the failure of a policy, or an empty text."""
     try:
         cls = _found(address)
         _require_agreement(strategy, lambda: cls.from_config(dict(address["config"])))
@@ -65,18 +65,18 @@ def _tried(strategy: Any, address: Mapping[str, Any]) -> Dict[str, str]:
 
 
 class _DifferError(Exception):
-    """What was seen."""
+    """Raised when replicas differ."""
 
 
 def _found(address: Mapping[str, Any]) -> Any:
-    """The class, from the very file that it is from in the other process."""
-    name, place = address["module"], address["file"]
+    """Import the class from the same file as in the other process."""
+    name, path = address["module"], address["file"]
     try:
         module = None if name == "__main__" else importlib.import_module(name)
     except ImportError:
         module = None
-    if module is None or not _is_same(getattr(module, "__file__", None), place):
-        spec: Any = importlib.util.spec_from_file_location("checked_" + name.strip("_").replace(".", "_"), place)
+    if module is None or not _is_same(getattr(module, "__file__", None), path):
+        spec: Any = importlib.util.spec_from_file_location("checked_" + name.strip("_").replace(".", "_"), path)
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
@@ -109,18 +109,18 @@ def _text(found: Found) -> str:
 
 
 def _alone(policy: Any) -> List[Found]:
-    """State and variable after each step, if one replica had the gradients of both."""
+    """Return state and variable after each step of one replica that has both gradients."""
     import tensorflow as tf
 
     step, found = traced_update(held(policy)), []
     for pair in _PAIRS:
-        (moment,) = moments(policy, [tf.constant(pair, tf.float32)], step)
-        found.append(([str(moment.state)] * 2, _MOVED if moment.applied else _LEFT))
+        (result,) = step_results(policy, [tf.constant(pair, tf.float32)], step)
+        found.append(([str(result.state)] * 2, _MOVED if result.applied else _LEFT))
     return found
 
 
-def _what_became(weights: Sequence[float]) -> List[str]:
-    """Whether a variable that was zero has moved; by how much is the inner optimizer's affair, which may keep a NaN."""
+def _changes(weights: Sequence[float]) -> List[str]:
+    """Return whether a variable that was zero has changed; the inner optimizer decides by how much."""
     if len({repr(weight) for weight in weights}) > 1:
         return [repr(weight) for weight in weights]
     return _LEFT if weights[0] == 0 else _MOVED
@@ -135,7 +135,7 @@ def _together(strategy: Any, make: Any) -> List[Found]:
         variable = tf.Variable(0.0)
         policy = make()
         optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), policy)
-        if hasattr(tf.keras, "Operation"):  # Keras 3 makes an optimizer's variables once, outside of a step
+        if hasattr(tf.keras, "Operation"):  # Keras 3 creates the variables of an optimizer once, outside of a step
             optimizer.build([variable])
 
     def in_replica(pair: Any) -> None:
@@ -149,22 +149,20 @@ def _together(strategy: Any, make: Any) -> List[Found]:
         with strategy.scope():
             variable.assign(0.0)
         step(tf.constant(pair, tf.float32))
-        found.append(
-            (_states(strategy, policy), _what_became([float(each) for each in _on_replicas(strategy, variable)]))
-        )
+        found.append((_states(strategy, policy), _changes([float(each) for each in _on_replicas(strategy, variable)])))
     return found
 
 
 def _states(strategy: Any, policy: Any) -> List[str]:
-    """The state of each replica, as text."""
+    """Return the state of each replica as text."""
     if not has_pure_step(policy):
         return [str(exact({"scale": float(policy())}))] * 2
     by_name = {name: _on_replicas(strategy, each) for name, each in policy._remembered().state_variables.items()}
-    return [str(exact({name: values[place].item() for name, values in by_name.items()})) for place in range(2)]
+    return [str(exact({name: values[index].item() for name, values in by_name.items()})) for index in range(2)]
 
 
 def _on_replicas(strategy: Any, variable: Any) -> Sequence[Any]:
-    # a Keras 3 variable holds TensorFlow's, where TensorFlow's own has a method
+    # the value of a Keras 3 variable is the TensorFlow variable
     variable = variable if callable(variable.value) else variable.value
     return [each.numpy() for each in strategy.experimental_local_results(variable)]
 

@@ -1,4 +1,4 @@
-"""What checks found."""
+"""The outcomes of checks."""
 
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 
@@ -8,7 +8,7 @@ PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
 
 
 class Outcome(NamedTuple):
-    """What one check found: ``status`` is "passed", "failed" or "not run", and ``message`` says why."""
+    """The outcome of one check: ``status`` is "passed", "failed" or "not run", and ``message`` has the reason."""
 
     check: str
     status: str
@@ -16,9 +16,12 @@ class Outcome(NamedTuple):
 
 
 class CheckReport:
-    """What all checks found of one policy; as text, a table.
+    """The outcomes of all checks of one policy; printed as a table.
 
-    ``outcomes`` has a row for each check, ``passed``, ``failed`` and ``not_run`` are those of one kind.
+    Attributes:
+        policy: The name of the policy.
+        outcomes: One row for each check.
+        passed: The outcomes of the checks that passed; likewise ``failed`` and ``not_run``.
     """
 
     def __init__(self, policy: str, outcomes: Sequence[Outcome]) -> None:
@@ -41,7 +44,7 @@ class CheckReport:
         return self._of(NOT_RUN)
 
     def summary(self) -> str:
-        """One line."""
+        """Return the counts in one line."""
         counts = ", ".join(f"{len(self._of(status))} {status}" for status in (PASSED, FAILED, NOT_RUN))
         return f"{self.policy}: {counts}"
 
@@ -52,7 +55,7 @@ class CheckReport:
             raise BrokenContractError(self.summary(), failures)
 
     def for_json(self) -> Dict[str, Any]:
-        """The same for programs."""
+        """Return the outcomes as plain values for JSON."""
         return {"policy": self.policy, "checks": [outcome._asdict() for outcome in self.outcomes]}
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Checks of the state as plain numbers."""
+"""Checks of ``state`` and ``load_state``."""
 
 from ._check import check, require
-from ._steps import exact, gradients, moments, plain
+from ._steps import exact, gradients, plain, step_results
 from ._subject import Subject
 
 
@@ -19,7 +19,7 @@ def state_round_trip(subject: Subject) -> None:
     second.load_state(state)
     steps = gradients(60)
     require(
-        moments(second, steps) == moments(first, steps),
+        step_results(second, steps) == step_results(first, steps),
         f"two policies that both have the state {state} take other steps from there",
         "Keep all that a step remembers in the state",
     )

@@ -1,4 +1,4 @@
-"""Steps to try a policy with: gradients of every size, bad ones among them, and what a policy makes of them."""
+"""Steps for checks: gradients of every size, also non-finite ones, and the results of a policy."""
 
 from typing import Any, Dict, Iterable, List, NamedTuple, Optional, Sequence
 
@@ -14,8 +14,8 @@ BAD = (np.inf, np.nan, -np.inf)
 _SIZE = 4  # elements of a gradient: a share of zeros is then the same number in every arithmetic
 
 
-class Moment(NamedTuple):
-    """One step: the scale before it, the state after it, and whether it was applied; all as text, so NaN is itself."""
+class StepResult(NamedTuple):
+    """The result of one step: the scale before it, the state after it, and whether it was applied; NaN as text."""
 
     scale: str
     state: Dict[str, str]
@@ -28,7 +28,7 @@ class Moment(NamedTuple):
 
 
 def gradients(count: int, seed: int = 7) -> List[Array]:
-    """Quiet stretches, single bad steps and bursts of them; zeros, and the ends of float32."""
+    """Return gradients with runs of finite steps, single bad steps and bursts, zeros, and the limits of float32."""
     random = np.random.RandomState(seed)
     sizes = np.exp2(random.normal(-3, 4, [count, _SIZE])).astype(np.float32)
     sizes[random.rand(count, _SIZE) < 0.1] = 0
@@ -36,70 +36,70 @@ def gradients(count: int, seed: int = 7) -> List[Array]:
     is_bad[40:45] = is_bad[150:153] = True
     is_bad[60:90] = False
     sizes[is_bad] = random.choice(BAD, [int(is_bad.sum()), 1])
-    # nothing smaller than 2**-126: whether that counts as zero depends on the device, and not on the policy
-    for place, size in zip((10, 11, 100), (0.0, 2.0**-126, 3e38)):
-        sizes[place : place + 1] = size
+    # nothing below 2**-126, which is zero on some devices
+    for index, size in zip((10, 11, 100), (0.0, 2.0**-126, 3e38)):
+        sizes[index : index + 1] = size
     return list(sizes)
 
 
 def shown(gradient: Array) -> str:
-    """The gradient of a step, for a message."""
+    """Return a gradient as text for a message."""
     return "[" + ", ".join(f"{number:g}" for number in np.ravel(gradient)) + "]"
 
 
 def good_reports(needs: Iterable[str], count: int = 16) -> List[Report]:
-    """What a policy that needs this is told of good steps."""
+    """Return reports of finite steps with the fields of ``needs``."""
     return [measure([each], frozenset(needs)) for each in gradients(4 * count, 11) if np.isfinite(each).all()][:count]
 
 
 def bad_reports(needs: Iterable[str]) -> List[Report]:
-    """What it is told of bad ones."""
+    """Return reports of non-finite steps."""
     return [measure([np.full(_SIZE, each, np.float32)], frozenset(needs)) for each in BAD]
 
 
 def mixed_reports(needs: Iterable[str], count: int = 300) -> List[Report]:
-    """What it is told of both."""
+    """Return reports of finite and non-finite steps."""
     return [measure([each], frozenset(needs)) for each in gradients(count)]
 
 
 def plain(state: State) -> Dict[str, Any]:
-    """A state as ``state()`` gives it."""
+    """Return a state as Python numbers, as ``state()`` does."""
     return {name: value.item() for name, value in state.items()}
 
 
 def exact(values: Any) -> Dict[str, str]:
-    """Plain values as text, in which NaN equals itself and -0.0 does not equal 0.0."""
+    """Return plain values as text, so that NaN equals NaN and -0.0 differs from 0.0."""
     return {name: repr(value) for name, value in values.items()}
 
 
 def scales_of(policy: Any, states: Iterable[State]) -> List[Any]:
-    """The scale of each of these states, in NumPy."""
+    """Return the loss scale of each state, in NumPy."""
     with np.errstate(all="ignore"):
         return [policy.scale(state, OPS) for state in states]
 
 
 def states_after(policy: Any, state: State, reports: Iterable[Report]) -> List[State]:
-    """The state after each of these steps, by the pure step."""
+    """Return the state after each step, by ``next_state``."""
     found = []
-    with np.errstate(all="ignore"):  # once, and not at each of ten thousand steps
+    with np.errstate(all="ignore"):  # once, because it is slow
         for report in reports:
             state = policy.next_state(state, report, OPS)
             found.append(state)
     return found
 
 
-def moments(policy: Any, several: Sequence[Array], step: Optional[Any] = None) -> List[Moment]:
-    """What a policy does with these gradients, by ``update``, or by a function that takes the step."""
+def step_results(policy: Any, several: Sequence[Array], step: Optional[Any] = None) -> List[StepResult]:
+    """Return the results of steps with these gradients, by ``update`` or another function."""
     found = []
     for gradient in several:
         with np.errstate(all="ignore"):
-            # above 2**126, TensorFlow's graph uses 2**126, whose reciprocal is still a normal number
+            # the optimizer clamps the scale to 2**126, whose reciprocal is a normal number
             scale = repr(min(float(policy()), 2.0**126))
             _, applied = step(gradient) if step else policy.update([gradient])
-        found.append(Moment(scale, exact(state_of(policy)), bool(applied)))
+        found.append(StepResult(scale, exact(state_of(policy)), bool(applied)))
     return found
 
 
 def state_of(policy: Any) -> Dict[str, Any]:
-    """The state as far as the policy gives it out; one in TensorFlow's style has its scale only."""
+    """Return the state of a policy, or only its scale if it has no pure step."""
     return dict(policy.state()) if has_pure_step(policy) else {"scale": float(policy())}

@@ -1,4 +1,4 @@
-"""What is checked: a class, an object, a name or a mapping, of which new objects are made for each check."""
+"""The policy that is checked: a class, an object, a name or a mapping, from which each check makes new objects."""
 
 from typing import Any, Dict, List, Mapping, Optional
 
@@ -11,11 +11,11 @@ from ..registry.errors import InvalidSpecError, Problem
 from ._check import NotRun
 from ._steps import bad_reports, exact, good_reports, gradients, mixed_reports, plain, states_after
 
-_LONG = 10_000  # steps to look for a state that has moved: in NumPy, a tenth of a second
+_LONG = 10_000  # steps to find a changed state; 0.1 seconds in NumPy
 
 
 class Subject:
-    """A policy as its author gave it. Those that are checked together are ``companions``, itself among them."""
+    """A policy as its author passed it. ``companions`` are all subjects that are checked together."""
 
     def __init__(self, spec: Any) -> None:
         self.spec = spec
@@ -27,7 +27,7 @@ class Subject:
             _require_no_parameters(loss_scales.plugin_of(spec), "class")
 
     def make(self) -> Any:
-        """A new object, in its initial state."""
+        """Return a new object in its initial state."""
         if isinstance(self.spec, str):
             _require_no_parameters(loss_scales.plugin(self.spec), "name")
         if inspect.isclass(self.spec) or isinstance(self.spec, (str, Mapping)):
@@ -40,11 +40,11 @@ class Subject:
 
     @property
     def is_pure(self) -> bool:
-        """Whether it has a pure step; one in TensorFlow's style has not."""
+        """Whether the policy has a pure step."""
         return has_pure_step(self.make())
 
     def gradients(self, count: int, seed: int = 7) -> List[Any]:
-        """Gradients for ``update``: NumPy's arrays, or tensors for a class in TensorFlow's style."""
+        """Return gradients for ``update``: NumPy arrays, or tensors for a class without a pure step."""
         several = gradients(count, seed)
         if self.is_pure:
             return several
@@ -53,7 +53,7 @@ class Subject:
         return [tf.constant(each) for each in several]
 
     def moved_state(self) -> Dict[str, Any]:
-        """A state, as plain numbers, of which as many pieces as possible are not what they were at the start."""
+        """Return a state, as plain numbers, that differs from the initial one in as many values as possible."""
         if self._moved is None:
             self._moved = self._most_moved()
         initial = plain(self.make().initial_state())
@@ -69,10 +69,10 @@ class Subject:
         start = policy.initial_state()
         initial, best = exact(plain(start)), dict(plain(start))
         good, bad = good_reports(policy.needs), bad_reports(policy.needs)
-        # a good run at its end: after it, what it has counted counts
-        ways = (mixed_reports(policy.needs), [*bad, *bad, *good], itertools.islice(itertools.cycle(good), _LONG))
+        # finite steps at the end, so that counters are not 0
+        runs = (mixed_reports(policy.needs), [*bad, *bad, *good], itertools.islice(itertools.cycle(good), _LONG))
         most = 0
-        for reports in ways:
+        for reports in runs:
             for state in states_after(policy, start, reports):
                 values = plain(state)
                 moved = sum(text != initial[name] for name, text in exact(values).items())
@@ -84,7 +84,7 @@ class Subject:
 
 
 def label_of(spec: Any) -> str:
-    """What it is called in reports and in the ids of tests."""
+    """Return the name of a spec in reports and test ids."""
     if inspect.isclass(spec):
         return str(spec.__name__)
     if isinstance(spec, Mapping):
@@ -105,7 +105,7 @@ def _require_no_parameters(plugin: Any, given_as: str) -> None:
 
 
 def _another(policy: Any) -> Any:
-    """A new object with the parameters of a given one, which may have moved on."""
+    """Return a new object with the parameters of a given one, whose state may have changed."""
     cls = type(policy)
     if isinstance(policy, LossScale) and hasattr(policy, "params"):
         return cls.from_params(policy.params)

@@ -1,4 +1,4 @@
-"""The check that objects of a class have nothing in common."""
+"""The check that objects of a class share no state."""
 
 from typing import Any, Callable, List, Sequence
 
@@ -7,7 +7,7 @@ import sys
 import threading
 
 from ._check import check, require
-from ._steps import Moment, moments
+from ._steps import StepResult, step_results
 from ._subject import Subject
 
 _OBJECTS, _STEPS, _STEPS_IN_TENSORFLOW = 4, 120, 20
@@ -19,15 +19,15 @@ def objects_share_nothing(subject: Subject) -> None:
     """Several objects, stepped in turn and in threads at once, each do what one does alone."""
     count = _STEPS if subject.is_pure else _STEPS_IN_TENSORFLOW
     several = [subject.gradients(count, seed) for seed in range(_OBJECTS)]
-    alone = [moments(subject.make(), steps) for steps in several]
+    alone = [step_results(subject.make(), steps) for steps in several]
     policies = [subject.make() for _ in several]
-    in_turn: List[List[Moment]] = [[] for _ in several]
+    in_turn: List[List[StepResult]] = [[] for _ in several]
     for number in range(count):
         for found, policy, steps in zip(in_turn, policies, several):
-            found += moments(policy, steps[number : number + 1])
+            found += step_results(policy, steps[number : number + 1])
     _require_equal(in_turn, alone, "in turn")
     policies = [subject.make() for _ in several]
-    works = [functools.partial(moments, *each) for each in zip(policies, several)]
+    works = [functools.partial(step_results, *each) for each in zip(policies, several)]
     _require_equal(_at_once(works), alone, "in threads at once")
 
 
@@ -35,30 +35,30 @@ def _require_equal(found: List[Any], alone: List[Any], how: str) -> None:
     for one, other in zip(found, alone):
         if isinstance(one, Exception):
             raise one
-        place = next((place for place, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), None)
+        index = next((index for index, pair in enumerate(zip(one, other)) if pair[0] != pair[1]), None)
         require(
-            place is None,
+            index is None,
             ""
-            if place is None
-            else f"{_OBJECTS} objects stepped {how} differ from one stepped alone: at step {place}, "
-            f"{one[place]}; alone, {other[place]}",
+            if index is None
+            else f"{_OBJECTS} objects stepped {how} differ from one stepped alone: at step {index}, "
+            f"{one[index]}; alone, {other[index]}",
             _REMEDY,
         )
 
 
 def _at_once(works: Sequence[Callable[[], Any]]) -> List[Any]:
-    """What each function returns, or its error: all are called at the same time, and take turns often."""
+    """Call all functions at once in threads; return their results or errors."""
     start = threading.Barrier(len(works))
     found: List[Any] = [None] * len(works)
 
-    def run(place: int) -> None:
+    def run(index: int) -> None:
         start.wait()
         try:
-            found[place] = works[place]()
+            found[index] = works[index]()
         except Exception as error:
-            found[place] = error
+            found[index] = error
 
-    threads = [threading.Thread(target=run, args=(place,)) for place in range(len(works))]
+    threads = [threading.Thread(target=run, args=(index,)) for index in range(len(works))]
     usual = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

@@ -1,4 +1,4 @@
-"""``scalekeeper check``: whether a policy holds the contract."""
+"""``scalekeeper check``: check the contract of a policy."""
 
 from typing import Any, Tuple
 
@@ -17,14 +17,14 @@ _COLORS = {"passed": "green", "failed": "red", "not run": "yellow"}
 
 @click.command("check")
 @click.argument("policy", metavar="POLICY", shell_complete=complete_policies)
-@click.option("--leave-out", metavar="CHECK", multiple=True, help="A check that is not to be run. May be repeated.")
+@click.option("--leave-out", metavar="CHECK", multiple=True, help="Skip this check. May be repeated.")
 @json_option
 @allow_option
 def check_command(policy: str, leave_out: Tuple[str, ...], as_json: bool, allow: Any) -> None:
-    """Check whether a policy holds the contract, here and in the installed TensorFlow. Exit code 1 if it does not.
+    """Check the contract of a policy, in NumPy and in the installed TensorFlow. Exit code 1 if a check fails.
 
-    POLICY is a name, a mapping such as '{name: patient, start: 8}', an allowed import path, or a YAML or JSON document,
-    whose loss_scale is meant.
+    POLICY is a name, a mapping such as '{name: patient, start: 8}', an allowed import path, or a YAML or JSON document
+    with a loss_scale.
     """
     from ...testing._check_runner import known_checks, report_of
 

@@ -1,4 +1,4 @@
-"""``scalekeeper completion``: what makes a shell complete the command."""
+"""``scalekeeper completion``: print the completion script of a shell."""
 
 from typing import List, Optional
 
@@ -14,9 +14,9 @@ _SHELLS = ("bash", "zsh", "fish")
 @click.argument("shell", metavar=f"[{'|'.join(_SHELLS)}]", type=click.Choice(_SHELLS), required=False)
 @click.pass_context
 def completion_command(context: click.Context, shell: Optional[str]) -> None:
-    """Print the script that has a shell complete commands, options, policies and targets.
+    """Print the script that completes commands, options, policies and targets in a shell.
 
-    SHELL is bash, zsh or fish; without it, the one that SHELL in the environment names. To have it in every new shell,
+    SHELL is bash, zsh or fish; without it, the variable SHELL decides. For every new shell,
     put this into ~/.bashrc, or ~/.zshrc with zsh: eval "$(scalekeeper completion bash)"; with fish, write the output to
     ~/.config/fish/completions/scalekeeper.fish.
     """
@@ -28,7 +28,7 @@ def completion_command(context: click.Context, shell: Optional[str]) -> None:
 
 
 def complete_policies(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
-    """The names of policies that begin so, for the shell."""
+    """Return the names of policies with a prefix."""
     from ...registry._plugins import loss_scales
 
     names = [name for row in loss_scales.listing() if row.plugin for name in (row.name, *row.plugin.aliases)]
@@ -36,7 +36,7 @@ def complete_policies(context: click.Context, parameter: click.Parameter, incomp
 
 
 def complete_targets(context: click.Context, parameter: click.Parameter, incomplete: str) -> List[str]:
-    """The names of TensorFlows that begin so, for the shell."""
+    """Return the names of targets with a prefix."""
     from ...registry._targets import KERAS_3, TF_KERAS, known_targets
 
     names = [*(each.name for each in known_targets()), TF_KERAS, KERAS_3]

@@ -1,4 +1,4 @@
-"""``scalekeeper convert``: a file for another TensorFlow."""
+"""``scalekeeper convert``: convert files to another format or TensorFlow."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -12,7 +12,7 @@ from .._options import json_option
 from .._quiet import quiet_tensorflow
 from .completion import complete_targets
 
-_WIDE = 1000  # characters: what goes to a file or a program is not cut
+_WIDE = 1000  # characters of a line that does not go to a terminal
 
 
 @click.command("convert")
@@ -22,8 +22,8 @@ _WIDE = 1000  # characters: what goes to a file or a program is not cut
     "--to",
     metavar="V",
     shell_complete=complete_targets,
-    help="The TensorFlow that the file is for: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. With -plain after it "
-    "(2.10-plain), or plain alone for the installed one: for Keras without this package. Default: the installed one.",
+    help="The target TensorFlow: 2.0 to 2.21, 2.16-tf_keras …, tf_keras, keras3. With -plain after it "
+    "(2.10-plain), or plain alone for the installed one: for Keras without scalekeeper. Default: the installed one.",
 )
 @click.option(
     "--format",
@@ -31,16 +31,16 @@ _WIDE = 1000  # characters: what goes to a file or a program is not cut
     type=click.Choice(["h5", "keras", "saved_model", "checkpoint", "npz", "config"]),
     help="The format of the destination, where its name does not end with .h5, .keras, .npz, .json or .ckpt.",
 )
-@click.option("--allow-loss", is_flag=True, help="Convert even if something is lost; without it, that is refused.")
-@click.option("--force", is_flag=True, help="Replace a destination that is there already.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done and lost, and write nothing.")
-@click.option("--recursive", is_flag=True, help="Convert all files of a folder to the same places in another.")
+@click.option("--allow-loss", is_flag=True, help="Convert even if something is dropped; without it, that is an error.")
+@click.option("--force", is_flag=True, help="Replace an existing destination.")
+@click.option("--dry-run", is_flag=True, help="Print what would be converted and dropped, and write nothing.")
+@click.option("--recursive", is_flag=True, help="Convert all files of a folder to the same paths in another.")
 @click.option(
     "--custom",
     metavar="P",
     multiple=True,
-    help="A layer of your own that the model has: package.module:Class. The current folder is searched for it too. May "
-    "be repeated.",
+    help="A custom layer of the model: package.module:Class. The current folder is on the import path. May be "
+    "repeated.",
 )
 @json_option
 def convert_command(
@@ -55,10 +55,10 @@ def convert_command(
     custom: Tuple[str, ...],
     as_json: bool,
 ) -> None:
-    """Write what one file holds as another, for another TensorFlow: H5, .keras, SavedModel, checkpoint, .npz state.
+    """Convert a file to another format or for another TensorFlow: H5, .keras, SavedModel, checkpoint, .npz state.
 
-    What would be lost is listed first, and refused without --allow-loss. The source is only read; the destination is
-    written whole or not at all. Exit code 1 if anything could not be converted.
+    A conversion that drops something is an error without --allow-loss. The source is not changed; the destination is
+    written atomically. Exit code 1 if a file can't be converted.
     """
     quiet_tensorflow()
     options: Dict[str, Any] = {
@@ -139,7 +139,7 @@ def _custom_objects(paths: Tuple[str, ...]) -> Dict[str, Any]:
 
     if not paths:
         return {}
-    sys.path.append("")  # last: a file there takes no other module's place
+    sys.path.append("")  # last, so that a file there replaces no other module
     try:
         allowed = AllowList(paths)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""``scalekeeper demo``: from a document to a trained model that was saved in every format, and went on from each."""
+"""``scalekeeper demo``: train a model, save it in every format, resume it from each, and compare the results."""
 
 from typing import Any, Dict, Optional, Tuple
 
@@ -9,15 +9,15 @@ import click
 
 from .._options import allow_option, json_option, search_current_folder
 from .._quiet import quiet_tensorflow, silenced
-from .validate import say_wrong
+from .validate import print_problems
 
 _STEPS = 400
 
 
 def _folder(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[str]:
-    from .._demo import folder_layout
+    from .._demo import demo_run
 
-    if value is not None and not folder_layout.is_free(value):
+    if value is not None and not demo_run.is_free(value):
         raise click.BadParameter(f"{value!r} is not an empty folder: nothing is overwritten, so choose another")
     return value
 
@@ -29,15 +29,14 @@ def _folder(context: click.Context, parameter: click.Parameter, value: Optional[
     metavar="DIR",
     type=click.Path(),
     callback=_folder,
-    help="Where to leave the files: a new folder or an empty one. Default: scalekeeper-demo, with a number if that is "
-    "there.",
+    help="Where to write the files: a new or empty folder. Default: scalekeeper-demo, with a number if that exists.",
 )
 @click.option(
     "--steps",
     metavar="N",
     type=click.IntRange(2, 100_000),
     default=_STEPS,
-    help=f"Of training; the model is saved after half of them. Default: {_STEPS}.",
+    help=f"Training steps; the model is saved after half of them. Default: {_STEPS}.",
 )
 @click.option(
     "--format",
@@ -51,87 +50,75 @@ def _folder(context: click.Context, parameter: click.Parameter, value: Optional[
 def demo_command(
     document: Optional[str], folder: Optional[str], steps: int, only: Tuple[str, ...], allow: Any, as_json: bool
 ) -> None:
-    """Train a small mixed_float16 model, save it in every format, go on in new processes, and compare to the bit.
+    """Train a small mixed_float16 model, save it in every format, resume it in new processes, and compare to the bit.
 
     DOCUMENT is a YAML or JSON document with an optimizer and a loss scale; without it, a bundled one is used. All files
-    and a picture are left in a folder. It runs on the CPU and needs no network. Exit code 1 if a continuation differs
-    from the run that was not interrupted.
+    and a plot are written to a folder. It runs on the CPU and needs no network. Exit code 1 if a resumed run differs
+    from the uninterrupted one.
     """
     from ...simulation._plot import require_matplotlib
-    from .._demo import demo_run, folder_layout, plot
-    from .._demo.screen import Screen, for_title
+    from .._demo import demo_run, plot
+    from .._demo.screen import Screen
 
     search_current_folder(allow)
-    _prepare_environment()
-    text, ending, label = _checked(document, allow)
-    screen = Screen(is_quiet=as_json)
+    quiet_tensorflow()  # in this process and in those that it starts
+    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a GPU may add in any order, so its results may differ in the last bit
+    text, extension, label = _read(demo_run.BUNDLED if document is None else document, allow)
     with silenced():
-        demo_run.require_tensorflow()
-        require_matplotlib()
-        request = demo_run.Request(text, ending, folder or folder_layout.new_folder(), steps, allow.patterns, only)
         versions = demo_run.versions()
-        screen.begin(versions, label, document, request.folder)
-        try:
-            with screen.watching(request) as watch:
-                outcome = demo_run.run(request, watch)
-        except KeyboardInterrupt:
-            screen.interrupted(request.folder)
-            raise
-        drawn = os.path.join(request.folder, folder_layout.PICTURE)
-        plot.draw(outcome, drawn, for_title(label, versions))
+        require_matplotlib()
+        request = demo_run.Request(text, extension, folder or demo_run.new_folder(), steps, allow.patterns, only)
+        screen, installed = Screen(request, as_json), ", ".join(" ".join(each) for each in versions.items())
+        screen.begin(installed, label, document)
+        with screen:
+            outcome = demo_run.run(request, screen)
+        picture = os.path.join(request.folder, "loss_scale.png")
+        plot.draw(outcome, request.half, picture, f"scalekeeper demo: {label}, on {installed}")
     if as_json:
-        click.echo(json.dumps(_for_json(request, label, versions, outcome, drawn), indent=2))
+        click.echo(json.dumps(_for_json(request, label, versions, outcome, picture), indent=2))
     else:
-        screen.end(request, outcome, drawn)
+        screen.end(outcome, picture)
     if not outcome.is_equal:
         raise click.exceptions.Exit(1)
 
 
-def _checked(path: Optional[str], allow: Any) -> Tuple[str, str, str]:
-    """The text of the document, the ending of its name, and what it is in short."""
-    from ...registry import _documents, target
-    from .._demo import folder_layout
+def _read(path: str, allow: Any) -> Tuple[str, str, str]:
+    """Return the text of a valid document, the extension of its name, and a short description."""
+    from ...registry import DocumentError, _documents, target
 
-    given = folder_layout.BUNDLED if path is None else path
     try:
-        with silenced():  # a policy of the user's own may import TensorFlow
-            source = _documents.source_at(given)
+        with silenced():  # the policy of a user may import TensorFlow
+            source = _documents.source_at(path)
             document = _documents.check_text(source, target(), allow)
-    except _documents.DocumentError as error:
-        say_wrong(error)
+    except DocumentError as error:
+        print_problems(error)
         raise click.exceptions.Exit(1) from None
     label = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
-    return source.text, os.path.splitext(given)[1], label
+    return source.text, os.path.splitext(path)[1], label
 
 
-def _prepare_environment() -> None:
-    """Of this process and of those that it starts, before TensorFlow is imported."""
-    quiet_tensorflow()
-    os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a GPU may add up in any order, and equal to the bit is the promise
-
-
-def _for_json(request: Any, label: str, versions: Dict[str, str], outcome: Any, drawn: str) -> Dict[str, Any]:
+def _for_json(request: Any, label: str, versions: Dict[str, str], outcome: Any, picture: str) -> Dict[str, Any]:
     return {
         "equal": outcome.is_equal,
         "versions": versions,
         "document": label,
         "folder": request.folder,
-        "picture": drawn,
+        "picture": picture,
         "steps": request.steps,
         "saved_after": request.half,
         "skipped": [step.number for step in outcome.taken if step.is_skipped],
         "scale": float(outcome.record["scale"]),
         "continuations": [
             {
-                "format": each.title,
-                "files": list(each.files),
+                "format": each.format.title,
+                "files": list(each.format.files),
                 "bytes": each.size,
-                "loaded_with": each.loaded_with,
+                "loaded_with": each.format.loaded_with,
                 "scale": each.scale,
                 "equal": each.is_equal,
                 "different": [] if each.comparison is None else each.comparison.different,
                 "largest_difference": None if each.comparison is None else each.comparison.largest,
-                "failed": each.said or None,
+                "failed": each.messages or None,
                 "seconds": round(each.seconds, 2),
             }
             for each in outcome.continuations

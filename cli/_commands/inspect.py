@@ -1,4 +1,4 @@
-"""``scalekeeper inspect``: what is inside a file."""
+"""``scalekeeper inspect``: show the content of a file."""
 
 from typing import Any, Iterator, List, Mapping, Sequence, Tuple
 
@@ -10,17 +10,17 @@ import click
 from .._options import json_option
 from .._quiet import quiet_tensorflow
 
-_MOST_VARIABLES = 40  # in what a person reads; --json has all of them
+_MOST_VARIABLES = 40  # in the text; --json has all of them
 
 
 @click.command("inspect")
 @click.argument("path", type=click.Path())
 @json_option
 def inspect_command(path: str, as_json: bool) -> None:
-    """Show what a file holds: H5, .keras, SavedModel, checkpoint, JSON configuration, .npz state, YAML document.
+    """Show the content of a file: H5, .keras, SavedModel, checkpoint, JSON configuration, .npz state, YAML document.
 
-    Who wrote it, the optimizer and its settings, the loss scale and its state, iterations, slots by variable, what is
-    not in it, and the line of code that uses it. Nothing in the file is run.
+    The versions that wrote it, the optimizer and its settings, the loss scale and its state, iterations, slots by
+    variable, what is missing, and a line of code that loads it. Nothing in the file is executed.
     """
     from ...serialization.inspection import inspect
 

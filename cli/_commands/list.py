@@ -1,4 +1,4 @@
-"""``scalekeeper list``: the loss scales that a document can name."""
+"""``scalekeeper list``: list the registered policies."""
 
 from typing import Any, Dict, List
 
@@ -13,7 +13,7 @@ from .._options import json_option
 @click.command("list")
 @json_option
 def list_command(as_json: bool) -> None:
-    """List the registered loss scales: names, parameters with their defaults, and where they come from."""
+    """List the registered loss scales: names, parameters with their defaults, and origin."""
     rows = _rows()
     if as_json:
         click.echo(json.dumps(rows, indent=2, default=str))

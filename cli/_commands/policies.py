@@ -1,4 +1,4 @@
-"""POLICY on the command line: a name, a number, a mapping or a document."""
+"""The argument POLICY of commands: a name, a number, a mapping or a document."""
 
 from typing import Any, Mapping, Optional, Tuple
 
@@ -10,7 +10,7 @@ Named = Tuple[str, Any]
 
 
 def named_policy(text: str, allow: Any) -> Named:
-    """A label and the policy."""
+    """Return a label and the policy."""
     from ...registry import _documents, loss_scales
 
     number = _as_number(text)

@@ -1,4 +1,4 @@
-"""``scalekeeper recommend``: a loss scale from the trace of an earlier run."""
+"""``scalekeeper recommend``: recommend a loss scale from a trace."""
 
 from typing import Any, Dict, Optional
 
@@ -16,9 +16,9 @@ from .simulate import progress_bar
 @limit_option
 @json_option
 def recommend_command(trace_file: str, limit: Optional[float], as_json: bool) -> None:
-    """Propose a fixed scale and a policy for runs like the recorded one, with the reasons, ready to paste.
+    """Recommend a fixed scale and a policy for runs like the recorded one, with reasons and YAML.
 
-    TRACE is a .csv or .npz file, as the recorder writes them.
+    TRACE is a .csv or .npz file of TraceRecorder or TraceWriter.
     """
     from ...simulation import read_trace, recommend
 

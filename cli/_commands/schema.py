@@ -1,4 +1,4 @@
-"""``scalekeeper schema``: what an editor needs to complete and check documents."""
+"""``scalekeeper schema``: print the JSON Schema of documents."""
 
 from typing import Any, Optional
 
@@ -16,7 +16,7 @@ from .._options import target_option
     "--output",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Write it to a file, and say what has editors find it there.",
+    help="Write it to a file, and print the line with which editors find it.",
 )
 def schema_command(target: Any, output: Optional[str]) -> None:
     """Print the JSON Schema (2020-12) of a document."""

@@ -1,4 +1,4 @@
-"""``scalekeeper simulate``: what policies do with a run's gradients, without TensorFlow."""
+"""``scalekeeper simulate``: simulate policies without TensorFlow."""
 
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -16,13 +16,13 @@ from .completion import complete_policies
 from .policies import Named, named_policy
 
 _DEFAULT_MODEL = "drifting"
-_LONG = 200_000  # steps: less is done before a progress bar is seen
-_WIDE = 1000  # characters: what goes to a file or a program is not cut
+_LONG = 200_000  # steps: fewer need no progress bar
+_WIDE = 1000  # characters of a line that does not go to a terminal
 
 
 def _picture(context: click.Context, parameter: click.Parameter, value: Optional[str]) -> Optional[str]:
     if value is not None and os.path.splitext(value)[1].lower() not in (".png", ".svg", ".html"):
-        raise click.BadParameter(f"{value!r} must end with .png, .svg or .html: that says what is drawn")
+        raise click.BadParameter(f"{value!r} must end with .png, .svg or .html")
     return value
 
 
@@ -35,10 +35,12 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 @click.option(
     "--model",
     metavar="NAME[:key=value,…]",
-    help="Made-up gradients: lognormal, decaying, spikes or drifting, with parameters such as median, spread and seed. "
-    f"Default: {_DEFAULT_MODEL}.",
+    help="Synthetic gradients: lognormal, decaying, spikes or drifting, with parameters such as median, spread and "
+    f"seed. Default: {_DEFAULT_MODEL}.",
 )
-@click.option("--steps", metavar="N", type=click.IntRange(1), help="How many. Default: all of the trace, or 100000.")
+@click.option(
+    "--steps", metavar="N", type=click.IntRange(1), help="The number of steps. Default: all of the trace, or 100000."
+)
 @click.option(
     "--compare",
     metavar="POLICY",
@@ -47,7 +49,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     help="Another policy on the same steps. May be repeated.",
 )
 @click.option(
-    "--plot", metavar="FILE", type=click.Path(), callback=_picture, help="Draw it: out.png, out.svg or out.html."
+    "--plot", metavar="FILE", type=click.Path(), callback=_picture, help="Write a plot: out.png, out.svg or out.html."
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each policy.")
 @json_option
@@ -66,10 +68,10 @@ def simulate_command(
     limit: Optional[float],
     allow: Any,
 ) -> None:
-    """Run policies over recorded or made-up gradients, and say how many steps each would lose.
+    """Run policies over recorded or synthetic gradients, and show how many steps each would skip.
 
-    POLICY is a name, a number, a mapping such as '{name: dynamic, increment_period: 500}', or a YAML or JSON document,
-    whose loss_scale is meant.
+    POLICY is a name, a number, a mapping such as '{name: dynamic, increment_period: 500}', or a YAML or JSON document
+    with a loss_scale.
     """
     if sum(source is not None for source in (trace_file, overflow_above, model)) > 1:
         raise click.UsageError("--trace, --overflow-above and --model exclude each other")
@@ -99,7 +101,7 @@ def simulate_command(
 def _trace(
     path: Optional[str], above: Optional[float], model: Optional[str], steps: Optional[int], limit: Optional[float]
 ) -> Tuple[str, Any]:
-    """What the trace is called, and the trace."""
+    """Return the title of the trace, and the trace."""
     from ...registry.errors import UnreadableFileError
     from ...simulation import overflowing_above, parse_model, read_trace, synthetic
     from ...simulation._synthetic_traces import DEFAULT_STEPS
@@ -108,7 +110,7 @@ def _trace(
     if path is not None:
         trace, name = read_trace(path), os.path.basename(path)
         if steps is not None and steps > len(trace):
-            raise UnreadableFileError(f"{path}: {steps} steps are asked for, and it has {len(trace)}")
+            raise UnreadableFileError(f"{path}: --steps is {steps}, and the trace has {len(trace)}")
         trace = trace.first(len(trace) if steps is None else steps)
     elif above is not None:
         trace = overflowing_above(above, steps or DEFAULT_STEPS, limit or FLOAT16_LARGEST)
@@ -126,17 +128,14 @@ def _simulated(policies: Sequence[Named], trace: Any, limit: Optional[float]) ->
     found = []
     with progress_bar(len(trace) * len(policies)) as progress:
         for number, (label, policy) in enumerate(policies):
-            told = functools.partial(progress, label, number * len(trace))
-            found.append((label, simulate(policy, trace, limit, progress=told)))
+            report = functools.partial(progress, label, number * len(trace))
+            found.append((label, simulate(policy, trace, limit, progress=report)))
     return found
 
 
 @contextlib.contextmanager
 def progress_bar(total: int) -> Iterator[Any]:
-    """A bar on a terminal, for what takes long: called with what is being done, and how many steps are done.
-
-    The number comes in two parts, which are added: before this piece of work, and in it.
-    """
+    """Yield a function of a label, the steps before it and its steps that are done, which updates a progress bar."""
     if total < _LONG or not sys.stderr.isatty():
         yield lambda label, before, done: None
         return

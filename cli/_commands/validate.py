@@ -1,4 +1,4 @@
-"""``scalekeeper validate``: whether documents hold what they should, without TensorFlow."""
+"""``scalekeeper validate``: check documents without TensorFlow."""
 
 from typing import Any, Dict, Tuple
 
@@ -16,7 +16,7 @@ from .._options import allow_option, json_option, search_current_folder, target_
 @allow_option
 @json_option
 def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: bool) -> None:
-    """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if any of them is wrong."""
+    """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if one is not valid."""
     search_current_folder(allow)
     outcomes = []
     for name in files:
@@ -25,7 +25,7 @@ def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: b
         if as_json:
             continue
         if error is not None:
-            say_wrong(error)
+            print_problems(error)
         else:
             found = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
             click.echo(f"{click.format_filename(name)}: ok ({found}, for {target})")
@@ -36,14 +36,14 @@ def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: b
         raise click.exceptions.Exit(1)
 
 
-def say_wrong(error: Any) -> None:
-    """Print what is wrong with a document, and where."""
+def print_problems(error: Any) -> None:
+    """Print the problems of a document with their positions."""
     click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
 
 
 def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
-    """The document, or the error."""
-    from ...registry import _documents
+    """Return the document and None, or None and the error."""
+    from ...registry import DocumentError, _documents
     from ...registry._document_parser import MAX_BYTES
 
     try:
@@ -52,7 +52,7 @@ def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
         else:
             source = _documents.source_at(name)
         return _documents.check_text(source, target, allow), None
-    except _documents.DocumentError as error:
+    except DocumentError as error:
         return None, error
 
 

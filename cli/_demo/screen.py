@@ -1,79 +1,97 @@
-"""What a person sees of a demo: with bars on a terminal, as plain lines elsewhere."""
+"""The output of the demo: progress bars on a terminal, plain lines elsewhere."""
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence
+from typing import Any, List, Optional
 
-import contextlib
 import os
 import sys
 
 import click
 
 from ...simulation._summary_table import scale_text
-from . import folder_layout
-from .demo_run import Watch
+from .demo_run import Continuation, Outcome, Request
+from .training_run import Step
 
-_LINES = 8  # of progress, where there is no bar
-_EVERY = 5  # steps, after which a bar is drawn anew
-_WIDE = 1000  # characters: what goes to a file or a program is not cut
+_LINES = 8  # of progress, without bars
+_INTERVAL = 5  # steps between two updates of a bar
+_WIDE = 1000  # characters of a line that does not go to a terminal
 _MOST_NAMES = 3
+_NUMBERS = ("size", "scale", "off by")
 _COLUMNS = ("format", "files", "size", "loaded with", "scale", "off by", "equal")
 _ALL_OF_IT = "weights, slots, iterations, loss scale, skipped steps, and the loss of each step"
 
 
-def for_title(label: str, versions: Dict[str, str]) -> str:
-    """What a picture is of."""
-    return f"scalekeeper demo: {label}, on {_said(versions)}"
-
-
-def _said(versions: Dict[str, str]) -> str:
-    return ", ".join(f"{name} {version}" for name, version in versions.items())
-
-
 class Screen:
-    """Speaks on standard output, unless it is to be quiet."""
+    """Writes to standard output, unless it is quiet. A context manager that shows the progress of a run."""
 
-    def __init__(self, is_quiet: bool) -> None:
+    def __init__(self, request: Request, is_quiet: bool) -> None:
         from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn
 
-        self.on_terminal = sys.stdout.isatty()
-        self.console = Console(width=None if self.on_terminal else _WIDE, highlight=False, quiet=is_quiet)
+        self._request = request
+        self._on_terminal = sys.stdout.isatty()
+        self._console = Console(width=None if self._on_terminal else _WIDE, highlight=False, quiet=is_quiet)
+        count, note = TextColumn("{task.completed}/{task.total}"), TextColumn("{task.fields[note]}")
+        columns = (TextColumn("{task.description}"), BarColumn(None), count, note)
+        self._bars = Progress(*columns, console=self._console, expand=True)
+        self._has_bars = self._on_terminal and not is_quiet
+        self._task: Any = None
 
     def line(self, text: str = "", style: str = "") -> None:
         from rich.text import Text
 
-        self.console.print(Text(text, style=style))
+        self._console.print(Text(text, style=style))
 
-    def begin(self, versions: Dict[str, str], label: str, document: Optional[str], folder: str) -> None:
-        self.line(f"scalekeeper demo on {_said(versions)}", "bold cyan")
+    def begin(self, versions: str, label: str, document: Optional[str]) -> None:
+        self.line(f"scalekeeper demo on {versions}", "bold cyan")
         origin = "the bundled document" if document is None else click.format_filename(document)
         self.line(f"{label}, as {origin} says")
-        self.line(f"a small mixed_float16 model; files go to {click.format_filename(folder)}")
+        self.line(f"a small mixed_float16 model; files go to {click.format_filename(self._request.folder)}\n")
+
+    def __enter__(self) -> "Screen":
+        if self._has_bars:
+            self._bars.start()
+            self._task = self._bars.add_task("training", total=self._request.steps, note="")
+        return self
+
+    def __exit__(self, kind: Any, *error: Any) -> None:
+        if self._has_bars:
+            self._bars.stop()
+        if kind is KeyboardInterrupt:
+            folder = click.format_filename(self._request.folder)
+            self.line(f"Stopped; what was written so far is in {folder}", "yellow")
+
+    def stepped(self, step: Step) -> None:
+        loss, scale, total = f"{step.loss:.4f}", scale_text(step.scale), self._request.steps
+        if self._has_bars and (step.number % _INTERVAL == 0 or step.number == total):
+            note = f"scale {scale:<8} loss {loss:<7} skipped {step.skipped:<3}"  # of one length, as the bar is
+            self._bars.update(self._task, completed=step.number, note=note)
+        elif not self._has_bars and step.number % max(1, total // _LINES) == 0:
+            self.line(f"step {step.number} of {total}: scale {scale}, loss {loss}, skipped {step.skipped}")
+
+    def saving(self, titles: List[str]) -> None:
+        if self._has_bars:
+            self._bars.update(self._task, completed=self._request.half, note=f"saving in {len(titles)} formats")
+            self._bars.refresh()
+        else:
+            self.line(f"saving after step {self._request.half}: {', '.join(titles)}")
+
+    def continuing(self, count: int) -> None:
+        if self._has_bars:
+            self._task = self._bars.add_task("going on", total=count, note="in new processes")
+        else:
+            self.line(f"going on in {count} new processes")
+
+    def continued(self, continuation: Continuation) -> None:
+        title = continuation.format.title
+        if self._has_bars:
+            self._bars.update(self._task, advance=1, note=f"in new processes: {title}")
+        else:
+            self.line(f"{title}: " + ("failed" if continuation.messages else f"{continuation.seconds:.1f} s"))
+
+    def end(self, outcome: Outcome, plot: str) -> None:
+        """Print the table, the differences, the result, and what to try next."""
         self.line()
-
-    @contextlib.contextmanager
-    def watching(self, request: Any) -> Iterator[Watch]:
-        """A watch on the run."""
-        if not self.on_terminal or self.console.quiet:
-            yield _Lines(self, request)
-            return
-        from rich.progress import BarColumn, Progress, TextColumn
-
-        columns = [
-            TextColumn("{task.description}"),
-            BarColumn(None),
-            TextColumn("{task.completed}/{task.total}"),
-            TextColumn("{task.fields[told]}"),
-        ]
-        with Progress(*columns, console=self.console, expand=True) as bar:
-            yield _Bars(bar, request)
-
-    def interrupted(self, folder: str) -> None:
-        self.line(f"Stopped; what was written so far is in {click.format_filename(folder)}", "yellow")
-
-    def end(self, request: Any, outcome: Any, drawn: str) -> None:
-        """The table, what is wrong, the verdict, and what to try next."""
-        self.line()
-        self.console.print(_table(outcome, self.on_terminal))
+        self._console.print(self._table(outcome))
         for each in outcome.continuations:
             for line in _complaints(each):
                 self.line(line, "red")
@@ -82,101 +100,43 @@ class Screen:
         self.line(f"The uninterrupted run has skipped {skipped} steps, and ends at a scale of {scale}.")
         equal = sum(each.is_equal for each in outcome.continuations)
         verdict = f"{equal} of {len(outcome.continuations)} continuations equal it to the bit"
-        if outcome.is_equal:
-            self.line(f"{verdict}: {_ALL_OF_IT}.", "bold green")
-        else:
-            self.line(f"{verdict}.", "bold red")
-        self.line(f"The picture: {click.format_filename(drawn)}")
+        more, style = (f": {_ALL_OF_IT}", "bold green") if outcome.is_equal else ("", "bold red")
+        self.line(f"{verdict}{more}.", style)
+        self.line(f"The picture: {click.format_filename(plot)}")
         self.line()
         self.line("Try next:", "bold")
-        document = os.path.join(request.folder, request.document)
-        first = outcome.continuations[0].files[0]
-        self.line(f"  scalekeeper inspect {os.path.join(folder_layout.saved_in(request.folder), first)}")
-        self.line(f"  scalekeeper demo {document}    (change it first)")
+        first = os.path.join(self._request.saved, outcome.continuations[0].format.files[0])
+        document = os.path.join(self._request.folder, self._request.document)
+        self.line(f"  scalekeeper inspect {first}\n  scalekeeper demo {document}    (change it first)")
         self.line("  scalekeeper list    (the policies that it may name)")
 
+    def _table(self, outcome: Outcome) -> Any:
+        from rich.table import Table
+        from rich.text import Text
 
-class _Lines(Watch):
-    """Progress as a few lines."""
-
-    def __init__(self, screen: Screen, request: Any) -> None:
-        self._screen, self._request = screen, request
-
-    def stepped(self, step: Any) -> None:
-        if step.number % max(1, self._request.steps // _LINES) == 0:
-            self._screen.line(f"step {step.number} of {self._request.steps}: {_told(step)}")
-
-    def saving(self, titles: List[str]) -> None:
-        self._screen.line(f"saving after step {self._request.half}: {', '.join(titles)}")
-
-    def continuing(self, count: int) -> None:
-        self._screen.line(f"going on in {count} new processes")
-
-    def continued(self, continuation: Any) -> None:
-        outcome = "failed" if continuation.comparison is None else f"{continuation.seconds:.1f} s"
-        self._screen.line(f"{continuation.title}: {outcome}")
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+        for name in _COLUMNS:
+            number = name in _NUMBERS
+            table.add_column(name, justify="right" if number else "left", no_wrap=number or not self._on_terminal)
+        for each in outcome.continuations:
+            size = "-" if each.size is None else f"{each.size / 1000:.0f} kB"
+            equal = Text("equal", "green") if each.is_equal else Text("no" if each.comparison else "failed", "red")
+            names = each.format.title, Text(", ".join(each.format.files)), size, each.format.loaded_with
+            table.add_row(*names, scale_text(each.scale), _off_by(each), equal)
+        return table
 
 
-class _Bars(Watch):
-    """Progress as one bar for the run, and one for the processes after it."""
-
-    def __init__(self, bar: Any, request: Any) -> None:
-        self._bar, self._request = bar, request
-        self._run = bar.add_task("training", total=request.steps, told="")
-        self._processes: Any = None
-
-    def stepped(self, step: Any) -> None:
-        if step.number % _EVERY == 0 or step.number == self._request.steps:
-            self._bar.update(self._run, completed=step.number, told=_told(step, is_aligned=True))
-
-    def saving(self, titles: List[str]) -> None:
-        self._bar.update(self._run, completed=self._request.half, told=f"saving in {len(titles)} formats")
-        self._bar.refresh()
-
-    def continuing(self, count: int) -> None:
-        self._processes = self._bar.add_task("going on", total=count, told="in new processes")
-
-    def continued(self, continuation: Any) -> None:
-        self._bar.update(self._processes, advance=1, told=f"in new processes: {continuation.title}")
-
-
-def _told(step: Any, is_aligned: bool = False) -> str:
-    loss, scale, skipped = f"{step.loss:.4f}", scale_text(step.scale), str(step.skipped)
-    if is_aligned:  # or else the bar would change its length at each step
-        loss, scale, skipped = f"{loss:<7}", f"{scale:<8}", f"{skipped:<3}"
-    return f"scale {scale}{'' if is_aligned else ','} loss {loss}{'' if is_aligned else ','} skipped {skipped}"
-
-
-def _table(outcome: Any, on_terminal: bool) -> Any:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for name in _COLUMNS:
-        is_number = name in ("size", "scale", "off by")
-        table.add_column(name, justify="right" if is_number else "left", no_wrap=not on_terminal or is_number)
-    for each in outcome.continuations:
-        size = "-" if each.size is None else f"{each.size / 1000:.0f} kB"
-        equal = Text("equal", "green") if each.is_equal else Text("no" if each.comparison else "failed", "red")
-        files = ", ".join(each.files)
-        table.add_row(each.title, Text(files), size, each.loaded_with, scale_text(each.scale), _off_by(each), equal)
-    return table
-
-
-def _off_by(continuation: Any) -> str:
+def _off_by(continuation: Continuation) -> str:
     if continuation.comparison is None:
         return "-"
     largest = continuation.comparison.largest
     return "?" if largest is None else "0" if largest == 0 else f"{largest:.1e}"
 
 
-def _complaints(continuation: Any) -> Iterator[str]:
-    for place, line in enumerate(continuation.said):
-        yield f"{continuation.title}: {line}" if place == 0 else f"    {line}"
+def _complaints(continuation: Continuation) -> List[str]:
+    lines = list(continuation.messages)
     if continuation.comparison is not None and continuation.comparison.different:
-        yield f"{continuation.title} differs in {_listed(continuation.comparison.different)}"
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMES
-    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        different = continuation.comparison.different
+        more = f" and {len(different) - _MOST_NAMES} more" if len(different) > _MOST_NAMES else ""
+        return [f"{continuation.format.title} differs in {', '.join(different[:_MOST_NAMES])}{more}"]
+    return [f"{continuation.format.title}: {lines[0]}", *(f"    {line}" for line in lines[1:])] if lines else []

@@ -4,9 +4,10 @@ Run with the interpreter of an environment that holds one TensorFlow; needs noth
 
     python compat_tests/registry/record.py registry/_signatures
 
-writes ``registry/signatures/2.0.json`` (``2.21-keras3.json``, ``2.21-tf_keras.json``, …): for every optimizer and
-learning-rate schedule, where its class lives and each argument with its default. This one file runs unchanged on the
-oldest and the newest TensorFlow.
+A table has, for every optimizer and learning-rate schedule, where its class lives and each argument with its default.
+``targets.json`` has the versions of each target (``2.0``, ``2.21-keras3``, ``2.21-tf_keras``, ...) and the name of its
+table. Targets with equal tables share one file, which has the name of the target that was recorded first. This one file
+runs unchanged on the oldest and the newest TensorFlow.
 
 Beside the arguments themselves it is tried, not read, which of them can be null, which can't be 0, and which exclude
 each other.
@@ -179,10 +180,40 @@ def snake_case(name):
 
 def main(folder):
     table, name = record()
+    versions = {key: table.pop(key) for key in ("tensorflow", "keras")}
+    index = read(folder, "targets")
+    index.pop(name, None)
+    equal = [entry["table"] for entry in index.values() if read(folder, entry["table"]) == table]
+    index[name] = dict(versions, table=equal[0] if equal else free_name(name, index))
+    if not equal:
+        write(folder, index[name]["table"], table)
+    write(folder, "targets", index)
+    for file in os.listdir(folder):
+        if file.endswith(".json") and file[:-5] not in {"targets"} | {entry["table"] for entry in index.values()}:
+            os.remove(os.path.join(folder, file))
+    counts = "{} optimizers, {} schedules".format(len(table["optimizers"]), len(table["schedules"]))
+    print(f"{name}: {counts} in {index[name]['table']}.json")
+
+
+def free_name(name, index):
+    """Return the name of the target, or another one if a table that others use has it."""
+    taken = {entry["table"] for entry in index.values()}
+    return next(
+        free for free in itertools.chain([name], (f"{name}-{i}" for i in itertools.count(2))) if free not in taken
+    )
+
+
+def read(folder, name):
     path = os.path.join(folder, name + ".json")
-    with open(path, "w") as stream:
-        stream.write(json.dumps(table, indent=1, sort_keys=True) + "\n")
-    print(f"{path}: {len(table['optimizers'])} optimizers, {len(table['schedules'])} schedules")
+    if not os.path.exists(path):
+        return {}
+    with open(path) as stream:
+        return json.load(stream)
+
+
+def write(folder, name, content):
+    with open(os.path.join(folder, name + ".json"), "w") as stream:
+        stream.write(json.dumps(content, indent=1, sort_keys=True) + "\n")
 
 
 if __name__ == "__main__":

@@ -161,7 +161,7 @@ def test_what_does_not_apply_to_tensorflows_style():
     """Checks of the pure step are not run, and say why."""
     outcomes = [outcome_of(check, SUBJECTS[InTensorFlowsStyle])[0] for check in CHECKS if check.needs_pure_step]
     assert [each.check for each in outcomes] == [
-        *("initial_state", "step_is_pure", "needs_are_honoured", "decision", "quiet_steps"),
+        *("initial_state", "step_is_pure", "needs_are_honoured", "decision"),
         *("state_round_trip", "other_states_are_refused"),
     ]
     assert {each.status for each in outcomes} == {"not run"}

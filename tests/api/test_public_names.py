@@ -1,6 +1,7 @@
 """The front door: what it offers, and what it costs."""
 
 import ast
+import importlib
 import subprocess
 import sys
 
@@ -38,6 +39,16 @@ def test_type_checkers_see_the_same_names():
     block = next(node for node in tree.body if isinstance(node, ast.If))
     seen = {alias.asname for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names}
     assert seen | {"__version__"} == set(scalekeeper.__all__)
+
+
+@pytest.mark.parametrize("room", [room for room in ROOMS if room != "scalekeeper.serialization"])
+def test_every_public_package_has_all(room):
+    """``__all__`` lists names that exist, each once; and names what the package itself defines or re-exports."""
+    module = importlib.import_module(room)
+    assert len(set(module.__all__)) == len(module.__all__) > 0
+    for name in module.__all__:
+        if room != "scalekeeper":  # see above
+            assert hasattr(module, name), name
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -27,7 +27,7 @@ def test_without_tensorflow(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorflow", None)
     code, output = run()
     assert code == 1
-    assert "TensorFlow, which it needs for that, is not installed" in output
+    assert "TensorFlow, which is not installed" in output
     assert "pip install '.[tensorflow]'" in output
     assert os.listdir(folder) == []
 
@@ -91,7 +91,7 @@ def test_wrong_calls(folder, arguments):
 
 def test_the_bundled_document_is_right_for_every_tensorflow():
     """It uses nothing that any target lacks."""
-    from scalekeeper.cli._demo.folder_layout import BUNDLED
+    from scalekeeper.cli._demo.demo_run import BUNDLED
     from scalekeeper.registry import known_targets, load_document
 
     checked = [load_document(BUNDLED, target=target.name) for target in known_targets()]

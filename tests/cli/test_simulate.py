@@ -171,7 +171,7 @@ def test_more_steps_than_there_are(tmp_path):
     """Is said, and not made up."""
     write_trace(Trace([1, 2]), tmp_path / "run.csv")
     code, output = run("dynamic", "--trace", tmp_path / "run.csv", "--steps", 3)
-    assert (code, output) == (1, f"Error: {tmp_path / 'run.csv'}: 3 steps are asked for, and it has 2\n")
+    assert (code, output) == (1, f"Error: {tmp_path / 'run.csv'}: --steps is 3, and the trace has 2\n")
 
 
 def test_a_bad_trace_is_said_with_its_line(tmp_path):

@@ -176,21 +176,6 @@ def test_saving_and_loading_in_the_middle_changes_nothing(policy, before, after)
     assert resumed.state() == straight.state()
 
 
-@given(policies, magnitudes, st.integers(0, 50))
-def test_quiet_steps_change_nothing_but_counters(policy, before, most):
-    """As many finite steps as a state is said to have, one by one or at once: the same state, and always one scale."""
-    state = policy.initial_state()
-    for size in before:
-        state, _ = advance(policy, state, report_of(size))
-    count = min(policy.quiet_steps(state), most)
-    at_once, one_by_one = policy.after_quiet_steps(state, count), state
-    for number in range(count):
-        one_by_one, _ = advance(policy, one_by_one, report_of(1.0 + number))
-        assert policy.scale(one_by_one, OPS) == policy.scale(state, OPS)
-    assert at_once == one_by_one
-    assert [value.dtype for value in at_once.values()] == [value.dtype for value in one_by_one.values()]
-
-
 def report_of(size):
     return Report(finite=np.isfinite(np.float32(size)), largest_magnitude=np.float32(abs(size)))
 

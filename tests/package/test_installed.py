@@ -30,7 +30,7 @@ def test_every_room_and_its_data_are_there():
     ):
         assert f"scalekeeper/{room}__init__.py" in FILES
     assert {"scalekeeper/py.typed", "scalekeeper/demo/document.yaml"} <= set(FILES)
-    assert len([path for path in FILES if path.startswith("scalekeeper/registry/signatures/2.")]) == 28
+    assert len([path for path in FILES if path.startswith("scalekeeper/registry/_signatures/2.")]) == 10
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from scalekeeper import (
     DynamicLossScale,
     InvalidSpecError,
     LossScale,
+    UnknownTargetError,
     document_schema,
     load_document,
     temporary_registration,
@@ -257,3 +258,12 @@ def test_registered_policies_are_in_it():
             assert not judge.is_valid({"optimizer": "sgd", "loss_scale": scale})
             assert not verdict({"optimizer": "sgd", "loss_scale": scale}, "2.21")[0]
     assert schema["$defs"]["loss_scale.mine"]["description"] == "Mine alone."
+
+
+def test_a_target_by_its_name():
+    """A name, a Target, and nothing, which is the installed TensorFlow or the newest."""
+    assert document_schema("2.21") == document_schema(target("2.21"))
+    assert document_schema("2.0")["title"] != document_schema("2.21")["title"]
+    assert document_schema() == document_schema(target())
+    with pytest.raises(UnknownTargetError):
+        document_schema("1.15")

@@ -1,8 +1,11 @@
 """Which TensorFlow a document is checked against."""
 
+import json
+import os
+
 import pytest
 
-from scalekeeper import UnknownTargetError
+from scalekeeper import UnknownTargetError, registry
 from scalekeeper.registry import known_targets, target
 
 
@@ -44,3 +47,18 @@ def test_every_target_has_a_table_that_names_its_tensorflow():
     keras = {each.name: each.table["keras"] for each in known_targets()}
     assert keras["2.21-keras3"].startswith("3.")
     assert keras["2.21-tf_keras"].startswith("2.21.")
+
+
+def test_equal_tables_are_stored_once():
+    """Each file of the package has another table, and each belongs to a target."""
+    folder = os.path.join(os.path.dirname(registry.__file__), "_signatures")
+    tables = {}
+    for file in os.listdir(folder):
+        if file.endswith(".json"):
+            with open(os.path.join(folder, file), encoding="utf-8") as stream:
+                tables[file[: -len(".json")]] = json.load(stream)
+    index = tables.pop("targets")
+    assert set(index) == {each.name for each in known_targets()}
+    assert {entry["table"] for entry in index.values()} == set(tables)
+    texts = {json.dumps(table, sort_keys=True) for table in tables.values()}
+    assert len(texts) == len(tables)

@@ -201,17 +201,6 @@ def test_short_cuts_change_nothing(policy, trace):
         assert (short.state[name].dtype, short.state[name].tobytes()) == (value.dtype, value.tobytes())
 
 
-def test_states_are_forgotten_when_they_are_too_many(monkeypatch):
-    """With a memory for three, the result is the same."""
-    from scalekeeper.simulation import _simulator
-
-    trace = Trace(np.tile([1.0, 1, 1, 1, 1e30], 60))
-    policy = DynamicLossScale(64, 3)
-    expected = simulate_every_step(policy, trace)
-    monkeypatch.setattr(_simulator, "_MOST_REMEMBERED", 3)
-    assert simulate(policy, trace).scale.tobytes() == expected.scale.tobytes()
-
-
 def test_it_needs_no_tensorflow():
     """Neither simulating nor reading a trace imports it, also where it is installed."""
     code = """

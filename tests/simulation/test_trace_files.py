@@ -122,11 +122,12 @@ def npy(array, **changes):
     ("data", "message"),
     [
         (archive(), "not a trace: there is no array 'largest' in it"),
-        (archive(largest_npy=b""), "largest: not an array of numbers with one dimension"),
-        (archive(largest_npy=npy(np.ones((2, 2)))), "largest: not an array of numbers with one dimension"),
-        (archive(largest_npy=npy(np.array(["x"]))), "largest: not an array of numbers with one dimension"),
-        (archive(largest_npy=npy(np.ones(3), a=(b"(3,)", b"(4,)"))), "largest: 4 values are promised"),
+        (archive(largest_npy=b""), "largest: not a one-dimensional array of numbers"),
+        (archive(largest_npy=npy(np.ones((2, 2)))), "largest: not a one-dimensional array of numbers"),
+        (archive(largest_npy=npy(np.array(["x"]))), "largest: not a one-dimensional array of numbers"),
+        (archive(largest_npy=npy(np.ones(3), a=(b"(3,)", b"(4,)"))), "largest: the header declares 4 values"),
         (archive(largest_npy=npy(np.ones(3), a=(b"(3,), }" + b" " * 9, b"(999999999,), } "))), "999999999 steps are"),
+        (archive(largest_npy=npy(np.ones(3), a=(b"(3,), }", b"(-3,),}"))), "largest: not a one-dimensional array of"),
         (archive(largest_npy=npy(-np.ones(3))), "largest[0]: -1 is not a magnitude"),
         (archive(largest_npy=npy(np.ones(3)), scale_npy=npy(np.ones(2))), "scale: 2 values for 3 steps"),
         (archive(largest_npy=npy(np.ones(3)), facts_json="[]"), "facts.json: the facts do not say"),
@@ -134,6 +135,7 @@ def npy(array, **changes):
         (archive(largest_npy=npy(np.ones(3)))[:60], "cut off, or not an .npz file"),
         (b"\xff\xfe\x00", "neither text nor an .npz file"),
     ],
+    ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_bad_npz_file_is_one_clear_error(tmp_path, data, message):
     """No memory is taken for what is only promised, and nothing is unpickled."""

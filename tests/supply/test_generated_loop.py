@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scalekeeper import LossScale, resolve
 from scalekeeper.registry import loss_scales
-from scalekeeper.simulation._step_codegen import _watched, straight_loop
+from scalekeeper.simulation._step_codegen import _recorded, generate_loop
 
 PARAMETERS = {
     "fixed": {"loss_scale_value": 64.0},
@@ -42,7 +42,7 @@ def require_harmless(source):
 @pytest.mark.parametrize("name", BUILT_IN)
 def test_built_in_policies(name):
     """Names of our own and numbers: each of them can be watched."""
-    source, _, _ = _watched(resolve({"name": name, **PARAMETERS.get(name, {})}))
+    source, _, _ = _recorded(resolve({"name": name, **PARAMETERS.get(name, {})}))
     require_harmless(source)
 
 
@@ -50,7 +50,7 @@ def test_built_in_policies(name):
 def test_numbers_of_a_document(scale, period, multiplier):
     """Whatever numbers a document holds, they stand there as numbers."""
     spec = {"name": "dynamic", "initial_loss_scale": scale, "increment_period": period, "multiplier": multiplier}
-    require_harmless(_watched(resolve(spec))[0])
+    require_harmless(_recorded(resolve(spec))[0])
 
 
 class Named(LossScale):
@@ -74,9 +74,9 @@ class Named(LossScale):
 @given(st.text(min_size=1))
 def test_names_of_a_state(name):
     """They are not in the source, so no name means anything in it."""
-    source, _, _ = _watched(Named(name))
+    source, _, _ = _recorded(Named(name))
     require_harmless(source)
-    assert source == _watched(Named("a"))[0]
+    assert source == _recorded(Named("a"))[0]
 
 
 class Speaking(Named):
@@ -107,4 +107,4 @@ class Asking(Named):
 @pytest.mark.parametrize("policy", [Speaking(), Disguised(), Asking()], ids=lambda policy: type(policy).__name__)
 def test_what_is_no_number_is_not_written(policy):
     """Such a step is not written out at all; it is taken as it is, by Python."""
-    assert straight_loop(policy) is None
+    assert generate_loop(policy) is None

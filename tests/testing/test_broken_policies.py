@@ -76,16 +76,6 @@ class DecidesInWords(Sound):
         return "yes" if report.finite else ""
 
 
-class OneQuietStepTooMany(Sound):
-    def quiet_steps(self, state):
-        return 3 - int(state["good_steps"])
-
-    def after_quiet_steps(self, state, count):
-        for _ in range(count):
-            state = self.next_state(state, scalekeeper.Report(np.bool_(True)), scalekeeper.lossscales.NumpyOps())
-        return state
-
-
 class HasNoFloor(Sound):
     def next_state(self, state, report, ops):
         halved = state["current_loss_scale"] * ops.float32(0.5)
@@ -148,7 +138,6 @@ BROKEN = [
         "reads report.zero_share, and needs names ['finite']. Add 'zero_share'",
     ),
     (DecidesInWords, "decision", "should_apply gave 'yes' at step 0. Return report.finite, or what ops makes of"),
-    (OneQuietStepTooMany, "quiet_steps", "step 3 of them changes the scale from 1024 to 2048"),
     (HasNoFloor, "bounds", "Put a floor under it, such as ops.maximum(scale, ops.float32(1))"),
     (BelowItsMinimum, "bounds", "beyond the policy's own bound, 8.0. Keep to minimum and maximum with ops.maximum"),
     (NeverRecovers, "bounds", "and leave it at 1 after a long run of bad ones. Forget bad steps when good ones come"),

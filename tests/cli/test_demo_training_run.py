@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from scalekeeper.cli._demo.comparison import compared
+from scalekeeper.cli._demo.training_run import compared
 
 NAN = float("nan")
 

@@ -10,7 +10,7 @@ from scalekeeper.registry._source_text import Source
 )
 def test_lines_and_columns(offset, expected):
     """Both counted from 1; a line ends with any of the three line breaks."""
-    assert Source("x", "ab\nc\rd\r\ne").place(offset) == expected
+    assert Source("x", "ab\nc\rd\r\ne").position(offset) == expected
 
 
 def test_the_excerpt_marks_what_is_meant():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scalekeeper import LossScale, Trace, resolve
 from scalekeeper.registry import loss_scales
 from scalekeeper.simulation import simulate, simulate_every_step
-from scalekeeper.simulation._step_codegen import straight_loop
+from scalekeeper.simulation._step_codegen import generate_loop
 
 INF = float("inf")
 PARAMETERS = {
@@ -22,7 +22,7 @@ magnitudes = st.sampled_from([0.0, 2.0**-149, 1e-38, 1e-3, 0.7, 3.0, 1e4, 1e30, 
 
 
 def loop_of(policy):
-    loop = straight_loop(policy)
+    loop = generate_loop(policy)
     assert loop is not None
     return loop
 
@@ -121,7 +121,7 @@ class Drifting(Branching):
 @pytest.mark.parametrize("policy", [Branching(), Calling(), Drifting()])
 def test_what_can_not_be_watched_is_not_written_out(policy):
     """Nor guessed."""
-    assert straight_loop(policy) is None
+    assert generate_loop(policy) is None
 
 
 def test_such_a_step_is_taken_as_it_is():

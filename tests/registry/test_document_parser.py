@@ -28,7 +28,7 @@ def problem(reader, text):
     """The message, line and column of a syntax problem."""
     with pytest.raises(UnreadableError) as caught:
         reader(text)
-    return (caught.value.message, *Source("x", text).place(caught.value.offset))
+    return (caught.value.message, *Source("x", text).position(caught.value.offset))
 
 
 @pytest.mark.parametrize(

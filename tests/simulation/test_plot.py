@@ -10,7 +10,7 @@ import xml.etree.ElementTree
 import numpy as np
 import pytest
 
-from scalekeeper import Trace, simulate
+from scalekeeper import ArgumentError, Trace, simulate
 from scalekeeper.simulation import overflowing_above, synthetic
 from scalekeeper.simulation._plot import outline, overflow_marks, plot
 
@@ -119,7 +119,7 @@ def test_a_trace_without_steps_has_a_picture(tmp_path):
 
 def test_what_it_can_not_draw_is_refused(tmp_path):
     """Before anything is written."""
-    with pytest.raises(ValueError, match="must end with .png, .svg, .html"):
+    with pytest.raises(ArgumentError):
         plot([], tmp_path / "out.gif")
     assert list(tmp_path.iterdir()) == []
 
