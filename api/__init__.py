@@ -24,7 +24,10 @@ if TYPE_CHECKING:
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import build as build
+    from .optimizer import convert as convert
+    from .optimizer import convert_folder as convert_folder
     from .optimizer import custom_objects as custom_objects
+    from .optimizer import load_model as load_model
     from .registry import ArgumentError as ArgumentError
     from .registry import ArgumentTypeError as ArgumentTypeError
     from .registry import BrokenContractError as BrokenContractError
@@ -56,10 +59,7 @@ if TYPE_CHECKING:
     from .serialization import Conversion as Conversion
     from .serialization import Inspection as Inspection
     from .serialization import RestoreReport as RestoreReport
-    from .serialization import convert as convert
-    from .serialization import convert_folder as convert_folder
     from .serialization import inspect as inspect
-    from .serialization import load_model as load_model
     from .serialization import read_state as read_state
     from .serialization import restore as restore
     from .serialization import save_model as save_model
@@ -86,7 +86,17 @@ _ROOMS = {
         "ScheduledLossScale",
         "TolerantLossScale",
     ),
-    "optimizer": ("LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build", "custom_objects"),
+    "optimizer": (
+        "LossScaleLogger",
+        "LossScaleOptimizer",
+        "Telemetry",
+        "TraceRecorder",
+        "build",
+        "convert",
+        "convert_folder",
+        "custom_objects",
+        "load_model",
+    ),
     "registry": (
         "ArgumentError",
         "ArgumentTypeError",
@@ -121,10 +131,7 @@ _ROOMS = {
         "Conversion",
         "Inspection",
         "RestoreReport",
-        "convert",
-        "convert_folder",
         "inspect",
-        "load_model",
         "read_state",
         "restore",
         "save_model",

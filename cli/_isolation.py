@@ -19,7 +19,7 @@ def run() -> None:
             sys.exit(_ended(copy))
         from ..serialization import _resource_limits
 
-        _resource_limits.be_bounded()
+        _resource_limits.enable_process_limits()
     main(prog_name="scalekeeper")
 
 

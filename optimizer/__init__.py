@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any, List
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from ._state.telemetry import Telemetry as Telemetry
 from .build import build as build
+from .models import convert as convert
+from .models import convert_folder as convert_folder
+from .models import load_model as load_model
 
 if TYPE_CHECKING:
     from ._keras.object_registration import custom_objects as custom_objects
@@ -13,7 +16,17 @@ if TYPE_CHECKING:
 
     LossScaleOptimizer: Any  # its members depend on the installed Keras
 
-__all__ = ["LossScaleLogger", "LossScaleOptimizer", "Telemetry", "TraceRecorder", "build", "custom_objects"]
+__all__ = [
+    "LossScaleLogger",
+    "LossScaleOptimizer",
+    "Telemetry",
+    "TraceRecorder",
+    "build",
+    "convert",
+    "convert_folder",
+    "custom_objects",
+    "load_model",
+]
 
 
 def __getattr__(name: str) -> Any:

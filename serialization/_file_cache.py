@@ -1,16 +1,16 @@
-"""Files that are opened once for many reads: who reads a lot says so, and nothing stays open after that."""
+"""Files that stay open while many of their arrays are read."""
 
 from typing import Any, Callable, Dict, Hashable, Iterator
 
 import contextlib
 import threading
 
-_local = threading.local()  # files: what is open, by whoever opened it; stack: what closes it
+_local = threading.local()  # files: the open files by key; stack: closes them
 
 
 @contextlib.contextmanager
-def kept_open() -> Iterator[None]:
-    """Within this, a file that is read again is not opened again. It works as a decorator, too."""
+def keep_files_open() -> Iterator[None]:
+    """Open each file at most once within this context. Also works as a decorator."""
     if getattr(_local, "files", None) is not None:
         yield
         return
@@ -23,14 +23,14 @@ def kept_open() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def opened(key: Hashable, opener: Callable[[], Any]) -> Iterator[Any]:
-    """An open file: closed at the end, or when ``kept_open`` ends."""
+def open_file(key: Hashable, opener: Callable[[], Any]) -> Iterator[Any]:
+    """Yield an open file, which is closed at the end of this context or of ``keep_files_open``."""
     files: Any = getattr(_local, "files", None)
     if files is None:
         with opener() as file:
             yield file
         return
-    known: Dict[Hashable, Any] = files
-    if key not in known:
-        known[key] = _local.stack.enter_context(opener())
-    yield known[key]
+    cache: Dict[Hashable, Any] = files
+    if key not in cache:
+        cache[key] = _local.stack.enter_context(opener())
+    yield cache[key]

@@ -1,4 +1,4 @@
-"""Which Keras it is, and what the constructors of its classes take."""
+"""The installed Keras, and what the constructors of its classes accept."""
 
 from typing import Any, Dict, Tuple
 
@@ -6,33 +6,33 @@ import importlib
 import inspect
 import threading
 
-_one_at_a_time = threading.RLock()
+_lock = threading.RLock()
 
 
 def installed_keras() -> Any:
-    """TensorFlow's own. From 2.15 on it is looked for when it is first used, which only one thread at a time may do."""
+    """Return TensorFlow's Keras package. From TF 2.15 on it is resolved on first use, one thread at a time."""
     keras = importlib.import_module("tensorflow").keras
-    with _one_at_a_time:
+    with _lock:
         _ = keras.optimizers
     return keras
 
 
 def is_keras_3(keras: Any) -> bool:
-    """Whether a Keras package is of the third generation."""
+    """Return whether a Keras package is Keras 3."""
     return hasattr(keras, "Operation")
 
 
 def keeps_policies(keras: Any) -> bool:
-    """Whether a layer's configuration can hold a policy, such as mixed_float16, in the place of its dtype."""
+    """Return whether a layer's configuration can hold a dtype policy such as mixed_float16."""
     if is_keras_3(keras):
         return True
-    places: Tuple[Any, Any] = (keras.mixed_precision, getattr(keras.mixed_precision, "experimental", None))
-    policy = next(each.Policy for each in places if hasattr(each, "Policy"))
+    modules: Tuple[Any, Any] = (keras.mixed_precision, getattr(keras.mixed_precision, "experimental", None))
+    policy = next(each.Policy for each in modules if hasattr(each, "Policy"))
     return hasattr(inspect.getmodule(policy), "deserialize")
 
 
 def named_parameters(cls: Any) -> Dict[str, inspect.Parameter]:
-    """The named parameters of a constructor, and of those of its bases that it hands its other keywords to."""
+    """Return the named parameters of a constructor and of the base constructors that its ``**kwargs`` go to."""
     found: Dict[str, inspect.Parameter] = {}
     for base in cls.__mro__:
         constructor = vars(base).get("__init__")

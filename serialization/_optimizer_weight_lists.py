@@ -1,31 +1,34 @@
-"""Lists of an optimizer's weights as any generation of Keras gives them, told apart by shape, type and sign.
+"""Lists of an optimizer's weights without names, of any Keras generation, decoded by shape, type and sign.
 
-After the counters that stand first, a list holds the slots: in *blocks*, the first slot of every variable, then the
-second of every variable (TensorFlow 2.0 to 2.10, and legacy optimizers); or *interleaved*, all slots of the first
-variable, then those of the second (Keras 3, and most new optimizers of 2.11 to 2.15).
+After the counters, a list holds the slots: in *blocks*, the first slot of every variable, then the second of every
+variable (TF 2.0 to 2.10 and legacy optimizers); or *interleaved*, all slots of the first variable, then those of the
+second (Keras 3 and most new optimizers of TF 2.11 to 2.15).
 """
 
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ..registry.errors import ArgumentError
+from .keras.profile import profiles
+
 LAYOUTS = ("blocks", "interleaved")
 
-# sums and means of squares and magnitudes: a list that would make one of them negative is laid out in another way
+# sums and means of squares and magnitudes: a layout in which one of them is negative is wrong
 _NEVER_NEGATIVE = frozenset({"v", "vhat", "rms", "accumulator", "accum_grad", "accum_var"})
 
 
 class Expected(NamedTuple):
-    """What an optimizer has room for."""
+    """The variables of an optimizer."""
 
-    owners: Mapping[str, Tuple[int, ...]]  # its variables and their shapes, in order
+    owners: Mapping[str, Tuple[int, ...]]  # shapes of the trained variables, in order
     slots: Mapping[str, Mapping[str, Tuple[int, ...]]]  # owner → slot → shape; the slots of each in one order
-    scalars: Sequence[str]  # its other variables, such as Nadam's momentum_cache
-    state: Mapping[str, str]  # piece of the loss scale's state → "i" or "f", in the order in which Keras 3 has them
+    scalars: Sequence[str]  # other variables, such as Nadam's momentum_cache
+    state: Mapping[str, str]  # loss-scale variable → "i" or "f", in the order of Keras 3
 
 
 class Decoded(NamedTuple):
-    """A list of weights with a name for each of them."""
+    """A list of weights with names."""
 
     iterations: int
     learning_rate: Optional[float]
@@ -34,10 +37,19 @@ class Decoded(NamedTuple):
     slots: Dict[str, Dict[str, Any]]
 
 
-def decoded(values: Sequence[Any], expected: Expected, layout: Optional[str] = None) -> Decoded:
-    """Find out what each value is. A list that fits in two ways, with different results, is refused."""
+def decode_weights(values: Sequence[Any], expected: Expected, layout: Optional[str] = None) -> Decoded:
+    """Return the names of the values in a list.
+
+    Args:
+        values: The list.
+        expected: The variables of the optimizer.
+        layout: ``"blocks"`` or ``"interleaved"``; needed if shapes and signs do not tell.
+
+    Raises:
+        ArgumentError: The list fits in no way, or in several ways with different results.
+    """
     if layout is not None and layout not in LAYOUTS:
-        raise ValueError(f"layout is {layout!r}; valid: {', '.join(LAYOUTS)}")
+        raise ArgumentError(f"unknown layout {layout!r}; valid: {', '.join(LAYOUTS)}")
     arrays = [np.asarray(value) for value in values]
     readings: List[Tuple[str, Decoded]] = []
     for name, reading in _readings(arrays, expected):
@@ -45,28 +57,28 @@ def decoded(values: Sequence[Any], expected: Expected, layout: Optional[str] = N
         if is_new and (layout is None or name.startswith(layout)):
             readings.append((name, reading))
     if not readings:
-        raise ValueError(_no_reading(arrays, expected))
+        raise ArgumentError(_no_reading(arrays, expected))
     if len(readings) > 1:
         found = ", ".join(sorted({name.split(",")[0] for name, _ in readings}))
-        raise ValueError(
-            f"the list of {len(arrays)} weights can be read in {len(readings)} ways ({found}), as variables have equal "
-            f"shapes: say which with layout=, one of {', '.join(LAYOUTS)}, or use load_state_dict"
+        raise ArgumentError(
+            f"the list of {len(arrays)} weights can be read in {len(readings)} ways ({found}), because variables have "
+            f"equal shapes: give layout=, one of {', '.join(LAYOUTS)}, or use load_state_dict"
         )
     return readings[0][1]
 
 
 def _readings(arrays: Sequence[Any], expected: Expected) -> Iterator[Tuple[str, Decoded]]:
-    places = [(owner, slot) for owner, slots in expected.slots.items() for slot in slots]
+    positions = [(owner, slot) for owner, slots in expected.slots.items() for slot in slots]
     order = list(dict.fromkeys(slot for slots in expected.slots.values() for slot in slots))
     for before, after in _frames(expected):
-        if len(arrays) != len(before) + len(places) + len(after):
+        if len(arrays) != len(before) + len(positions) + len(after):
             continue
-        end = len(before) + len(places)
+        end = len(before) + len(positions)
         named = dict(zip([*before, *after], [*arrays[: len(before)], *arrays[end:]]))
         if not all(_is_a(kind, named[name]) for name, kind in {**before, **after}.items()):
             continue
         counters = _counters(named, expected)
-        for layout, keys in _layouts(places, order):
+        for layout, keys in _layouts(positions, order):
             slots = dict(zip(keys, arrays[len(before) : end]))
             if all(_can_be(array, key, expected) for key, array in slots.items()):
                 by_owner: Dict[str, Dict[str, Any]] = {}
@@ -77,34 +89,30 @@ def _readings(arrays: Sequence[Any], expected: Expected) -> Iterator[Tuple[str, 
 
 def _can_be(array: Any, key: Tuple[str, str], expected: Expected) -> bool:
     owner, slot = key
-    with np.errstate(invalid="ignore"):  # what is not a number is not negative; NumPy up to 1.18 warns of the question
+    with np.errstate(invalid="ignore"):  # NumPy up to 1.18 warns when NaN is compared
         is_possible = slot not in _NEVER_NEGATIVE or not (array < 0).any()
     return bool(is_possible and array.shape == tuple(expected.slots[owner][slot]))
 
 
-def _layouts(places: List[Tuple[str, str]], order: List[str]) -> Iterator[Tuple[str, List[Tuple[str, str]]]]:
-    yield "blocks", sorted(places, key=lambda place: order.index(place[1]))
-    yield "interleaved", places
-    if len(order) > 2:  # AMSGrad's third slot follows in a block of its own in 2.11 to 2.15
-        first = [place for place in places if place[1] in order[:2]]
+def _layouts(positions: List[Tuple[str, str]], order: List[str]) -> Iterator[Tuple[str, List[Tuple[str, str]]]]:
+    yield "blocks", sorted(positions, key=lambda position: order.index(position[1]))
+    yield "interleaved", positions
+    if len(order) > 2:  # from TF 2.11 to 2.15 AMSGrad's third slot follows in a separate block
+        first = [position for position in positions if position[1] in order[:2]]
         yield (
             "interleaved, then blocks",
-            first + sorted((place for place in places if place not in first), key=lambda place: order.index(place[1])),
+            first
+            + sorted(
+                (position for position in positions if position not in first),
+                key=lambda position: order.index(position[1]),
+            ),
         )
 
 
 def _frames(expected: Expected) -> Iterator[Tuple[Dict[str, str], Dict[str, str]]]:
-    """Name → kind of what stands before the slots, and after them."""
-    others = dict.fromkeys(expected.scalars, "f")
-    counter = {_ITERATIONS: "i"}
-    counters = {**counter, _RATE: "f"}
-    wrapper = {"iterations of the wrapper": "i", "learning rate of the wrapper": "f", **expected.state}
-    yield {**counter, **others}, {}  # 2.0 to 2.10, and legacy optimizers
-    if others:
-        yield counter, {}  # the new Nadam of Keras 2 does not list its product of momenta
-        yield counter, others
-    yield counters, others  # Keras 3: a bare optimizer, then a wrapped one
-    yield {**wrapper, **counters}, others
+    """Yield name → kind of the values before the slots, and of those after them, of each generation, oldest first."""
+    for profile in reversed(profiles()):
+        yield from profile.weight_list_frames(expected.scalars, expected.state)
 
 
 _ITERATIONS, _RATE = "iterations", "learning rate"
@@ -132,12 +140,12 @@ def _are_equal(one: Decoded, other: Decoded) -> bool:
 
 
 def _is_same(one: Any, other: Any) -> bool:
-    """Equal, also where both are not a number."""
+    """Return whether two arrays are equal, NaN included."""
     return one.shape == other.shape and bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _no_reading(arrays: Sequence[Any], expected: Expected) -> str:
-    places = sum(len(slots) for slots in expected.slots.values())
+    positions = sum(len(slots) for slots in expected.slots.values())
     given = ", ".join(f"{array.dtype}{list(array.shape)}" for array in arrays[:8]) + (", …" if len(arrays) > 8 else "")
     remedy = (
         "take a step, or give load_state_dict the variables, before set_weights"
@@ -145,6 +153,6 @@ def _no_reading(arrays: Sequence[Any], expected: Expected) -> str:
         else "give a list of get_weights() or variables of an optimizer of the same class for the same variables"
     )
     return (
-        f"{len(arrays)} weights were given ({given}) to an optimizer that has iterations, "
-        f"{len(expected.scalars)} other scalars and {places} slots of {len(expected.owners)} variables: {remedy}"
+        f"got {len(arrays)} weights ({given}) for an optimizer with iterations, "
+        f"{len(expected.scalars)} other scalars and {positions} slots of {len(expected.owners)} variables: {remedy}"
     )

@@ -1,70 +1,115 @@
-"""Bounds for looks into an HDF5 file: on a broken one its library may go in circles, or take all memory there is.
+"""Limits on what an untrusted file may cost: sizes, JSON, and the time and memory of one HDF5 call."""
 
-Python can't stop it, and can't know before: so a look ends the process, or memory is refused to it. Only a process that
-may be lost has bounds: the copy in which a command looks into a file (``cli/isolation.py``). Reading arrays is no look.
-"""
+from typing import Any, List, Optional
 
-from typing import Optional
-
+import json
+import re
 import signal
 
-_SECONDS = 1.0  # of computing, for what takes microseconds
-_BYTES = 300 * 2**20  # for names, shapes and descriptions
+SMALL_SIZE = 64 * 2**20  # bytes that a part of a file may always unpack to
+_MAX_RATIO = 200  # no variable and no model compresses better than this
+MAX_JSON_LENGTH = 16 * 2**20  # characters; the largest models need a tenth of it
+MAX_JSON_VALUES = 1_000_000  # each takes many times the memory of its text
+MAX_JSON_DEPTH = 200  # levels; each nested model adds four
+MAX_GROUP_DEPTH = 100  # levels of HDF5 groups; each nested model adds two
+_MAX_CALL_SECONDS = 1.0  # of CPU time, for an HDF5 call that takes microseconds
+_MAX_CALL_MEMORY = 300 * 2**20  # bytes, for names, shapes and descriptions
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 
-class _Bounds:
-    """What there is to take and to give back."""
+def max_unpacked_size(stored: int) -> int:
+    """Return the largest size that ``stored`` bytes of a file may unpack to."""
+    return max(SMALL_SIZE, _MAX_RATIO * stored)
+
+
+def parse_json(text: str) -> Any:
+    """Return the value of a JSON text.
+
+    Raises:
+        ValueError: The text is not JSON, is too large or too deep, or holds half of a surrogate pair, which can be
+            neither printed nor written.
+    """
+    if len(text) > MAX_JSON_LENGTH or sum(map(text.count, ",[{")) > MAX_JSON_VALUES:
+        raise ValueError("larger than the configuration of any model")
+    try:
+        text.encode("utf-8")
+        value = json.loads(text)
+        _require_shallow(value)
+        if _SURROGATE.search(text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except RecursionError:
+        raise ValueError(f"nested deeper than {MAX_JSON_DEPTH} levels") from None
+    return value
+
+
+def _require_shallow(value: Any) -> None:
+    level: List[Any] = [value]
+    for _ in range(MAX_JSON_DEPTH):
+        inside = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, (dict, list))]
+        level = [child for children in inside for child in children]
+        if not level:
+            return
+    raise ValueError(f"nested deeper than {MAX_JSON_DEPTH} levels")
+
+
+class _ProcessLimits:
+    """Limits on CPU time and memory for the duration of an HDF5 call.
+
+    On a corrupt file the HDF5 library may loop forever or allocate all memory, and Python cannot interrupt it. The
+    limits end the process, or make the allocation fail. They are only for a process that may be lost: the fork in
+    which the command line reads files. Reading an array is not limited.
+    """
 
     def __init__(self) -> None:
-        import resource  # not on Windows
+        import resource  # not available on Windows
 
         self._resource = resource
-        self._usual = resource.getrlimit(resource.RLIMIT_AS)
-        self._within = self._usual
+        self._unlimited = resource.getrlimit(resource.RLIMIT_AS)
+        self._limited = self._unlimited
 
-    def begin(self) -> None:
-        """What the process has by now is its own."""
+    def start(self) -> None:
+        """Measure the memory in use; the limit is on top of it."""
         try:
             with open("/proc/self/statm") as stream:
                 pages = int(stream.read().split()[0])
-        except OSError:  # no Linux: memory is not bounded
+        except OSError:  # not Linux: memory is not limited
             return
-        most = pages * self._resource.getpagesize() + _BYTES
-        soft, hard = self._usual
-        self._within = (most if soft == self._resource.RLIM_INFINITY else min(most, soft), hard)
+        most = pages * self._resource.getpagesize() + _MAX_CALL_MEMORY
+        soft, hard = self._unlimited
+        self._limited = (most if soft == self._resource.RLIM_INFINITY else min(most, soft), hard)
 
-    def set(self) -> None:
-        signal.setitimer(signal.ITIMER_VIRTUAL, _SECONDS)
-        self._resource.setrlimit(self._resource.RLIMIT_AS, self._within)
+    def apply(self) -> None:
+        signal.setitimer(signal.ITIMER_VIRTUAL, _MAX_CALL_SECONDS)
+        self._resource.setrlimit(self._resource.RLIMIT_AS, self._limited)
 
     def lift(self) -> None:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        self._resource.setrlimit(self._resource.RLIMIT_AS, self._usual)
+        self._resource.setrlimit(self._resource.RLIMIT_AS, self._unlimited)
 
 
-_bounds: Optional[_Bounds] = None
+_limits: Optional[_ProcessLimits] = None
 
 
-def be_bounded() -> None:
-    """From now on, a look that takes too long ends this process with SIGVTALRM, and one that takes too much fails."""
-    global _bounds
-    _bounds = _Bounds()
+def enable_process_limits() -> None:
+    """Limit every HDF5 call of this process: a slow one ends it with SIGVTALRM, a large one fails."""
+    global _limits
+    _limits = _ProcessLimits()
 
 
-def begin() -> None:
-    """A file is about to be opened."""
-    if _bounds is not None:
-        _bounds.begin()
-        _bounds.set()
+def start_reading() -> None:
+    """Start the limits before an HDF5 file is opened."""
+    if _limits is not None:
+        _limits.start()
+        _limits.apply()
 
 
-def look() -> None:
-    """A look begins; the one before is over."""
-    if _bounds is not None:
-        _bounds.set()
+def start_call() -> None:
+    """Restart the limits for the next HDF5 call."""
+    if _limits is not None:
+        _limits.apply()
 
 
-def rest() -> None:
-    """No look is on: what comes now may take long, and much."""
-    if _bounds is not None:
-        _bounds.lift()
+def stop() -> None:
+    """Lift the limits: the following work may take long and much memory."""
+    if _limits is not None:
+        _limits.lift()

@@ -1,4 +1,4 @@
-"""Reading HDF5 without trusting it: no link is followed, no other file is opened, and no array is read unasked."""
+"""Untrusted HDF5 files: no link is followed, no other file is opened, and arrays are read on demand."""
 
 from typing import Any, Callable, Dict, Iterator, List, Optional, Set, Tuple
 
@@ -10,23 +10,19 @@ import os
 import h5py
 import numpy as np
 
-from ..registry.errors import UnreadableFileError, shown
+from ..registry.errors import MissingFileError, UnreadableFileError, shown
 from . import _file_cache, _resource_limits
-from ._decompression_limits import ALWAYS_FINE, most_of
-from ._json_text import parsed
 from .training_state import Value
 
-_DEEPEST = 100  # levels of groups: a model in a model in a model has two for each
+# what h5py raises for a corrupt file
+_CORRUPT = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
-# what h5py raises where a file is broken
-_BROKEN = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
-
-# gives an open HDF5 file: a value opens it again when it is read, so that nothing keeps a file open in between
+# Opens an HDF5 file. A value opens it again when it is read, so no file stays open in between.
 Opener = Callable[[], Any]
 
 
 class H5:
-    """An HDF5 file, or a part of another file that is one. ``name`` is for messages."""
+    """An HDF5 file, or an HDF5 member of another file. ``name`` is for messages."""
 
     def __init__(self, name: str, opener: Opener) -> None:
         self.name = name
@@ -34,40 +30,41 @@ class H5:
 
     @classmethod
     def at(cls, path: str) -> "H5":
-        """The file at a path."""
+        """Return the file at a path."""
         if not os.path.exists(path):
-            raise FileNotFoundError(f"{path}: no such file")
+            raise MissingFileError(f"{path}: no such file")
         return cls(path, lambda: h5py.File(path, "r"))
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[Any]:
-        """The open file; what h5py finds wrong with it becomes an error of ours."""
+        """Yield the open file; errors of h5py become UnreadableFileError."""
         try:
-            _resource_limits.begin()
-            with _file_cache.opened(self, self._opener) as file:
+            _resource_limits.start_reading()
+            with _file_cache.open_file(self, self._opener) as file:
                 yield file
         except UnreadableFileError:
             raise
-        except _BROKEN as error:
-            raise self.broken(str(error) or type(error).__name__) from error
+        except _CORRUPT as error:
+            raise self.corrupt(str(error) or type(error).__name__) from error
         finally:
-            _resource_limits.rest()
+            _resource_limits.stop()
 
-    def broken(self, reason: str) -> UnreadableFileError:
-        return UnreadableFileError(f"{self.name}: not an HDF5 file that can be read, or cut off: {reason}")
+    def corrupt(self, reason: str) -> UnreadableFileError:
+        """Return the error for a file that cannot be read."""
+        return UnreadableFileError(f"{self.name}: not a readable HDF5 file, or truncated: {reason}")
 
     def value(self, dataset: Any) -> Value:
-        """An array that is read when it is asked for."""
+        """Return an array of the file, to be read on demand."""
         if not isinstance(dataset, h5py.Dataset):
-            raise UnreadableFileError(f"{self.name}: {dataset.name} is not an array")
+            raise UnreadableFileError(f"{self.name}: expected {dataset.name} to be an array")
         self._require_own_data(dataset)
         address, is_bfloat16 = dataset.name, _is_bfloat16(dataset)
 
         def read() -> Any:
             with self.opened() as file:
                 found = member(file, address)
-                _require_size(found)
-                _resource_limits.rest()
+                _require_stored(found)
+                _resource_limits.stop()
                 array = found[()]
             return _from_bfloat16(array) if is_bfloat16 else array
 
@@ -75,34 +72,34 @@ class H5:
 
     def _require_own_data(self, dataset: Any) -> None:
         if dataset.external or getattr(dataset, "is_virtual", False):
-            raise UnreadableFileError(f"{self.name}: {dataset.name} is kept in other files, which are not opened")
+            raise UnreadableFileError(f"{self.name}: {dataset.name} is stored in other files, which are not opened")
 
 
 def _size(declared: Any) -> int:
-    """The bytes of a dataset or an attribute, in Python's numbers, which have no limit."""
-    # NumPy's own product of them fails up to 1.18 where there are none
+    """Return the bytes of a dataset or an attribute as a Python int, which cannot overflow."""
+    # np.prod of an empty shape fails up to NumPy 1.18
     return functools.reduce(operator.mul, declared.shape, int(declared.dtype.itemsize))
 
 
-def _require_size(dataset: Any) -> None:
-    """What is declared and not there would be filled with zeros, however much it is."""
+def _require_stored(dataset: Any) -> None:
+    """Refuse an array that is declared but not stored: HDF5 would fill it with zeros, whatever its size."""
     size = _size(dataset)
-    if size > most_of(dataset.id.get_storage_size()):
-        raise ValueError(f"{dataset.name} would be {size} bytes, which are not in the file")
+    if size > _resource_limits.max_unpacked_size(dataset.id.get_storage_size()):
+        raise ValueError(f"{dataset.name} declares {size} bytes, which are not in the file")
 
 
 def member(group: Any, path: str) -> Any:
-    """What a group holds under a path; a link on the way leads nowhere."""
+    """Return the member of a group at a path, following no links."""
     for part in path.strip("/").split("/"):
-        _resource_limits.look()
+        _resource_limits.start_call()
         if not isinstance(group, h5py.Group) or not isinstance(group.get(part, getlink=True), h5py.HardLink):
-            raise KeyError(f"there is no {path} in {getattr(group, 'name', '?')}")
+            raise KeyError(f"{getattr(group, 'name', '?')} has no member {path}")
         group = group[part]
     return group
 
 
 def subgroup(group: Any, path: str) -> Optional[Any]:
-    """The group under a path, or None."""
+    """Return the group at a path, or None."""
     try:
         found = member(group, path)
     except KeyError:
@@ -111,43 +108,47 @@ def subgroup(group: Any, path: str) -> Optional[Any]:
 
 
 def datasets(group: Any) -> Iterator[Tuple[str, Any]]:
-    """All arrays under a group, each with its path from there."""
-    yield from _datasets(group, "", Way())
+    """Yield the path and the dataset of each array below a group."""
+    yield from _datasets(group, "", VisitedGroups())
 
 
-class Way:
-    """The groups that one has been to. A group may hold itself, and may be nested as deep as it likes."""
+class VisitedGroups:
+    """The groups visited so far. In an untrusted file a group may contain itself, and may be nested at any depth."""
 
     def __init__(self) -> None:
         self._seen: Set[Any] = set()
 
-    def is_new(self, group: Any) -> bool:
-        """Whether it is the first time; ValueError at a depth that no model has."""
-        if group.name.count("/") > _DEEPEST:
-            raise ValueError(f"groups are nested deeper than {_DEEPEST} levels")
-        _resource_limits.look()
+    def add(self, group: Any) -> bool:
+        """Return whether a group is visited for the first time.
+
+        Raises:
+            ValueError: It is nested deeper than in any model.
+        """
+        if group.name.count("/") > _resource_limits.MAX_GROUP_DEPTH:
+            raise ValueError(f"groups are nested deeper than {_resource_limits.MAX_GROUP_DEPTH} levels")
+        _resource_limits.start_call()
         address = h5py.h5o.get_info(group.id).addr
         is_new = address not in self._seen
         self._seen.add(address)
         return is_new
 
 
-def _datasets(group: Any, path: str, way: Way) -> Iterator[Tuple[str, Any]]:
-    if not way.is_new(group):
+def _datasets(group: Any, path: str, visited: VisitedGroups) -> Iterator[Tuple[str, Any]]:
+    if not visited.add(group):
         return
     for name in group:
         if not isinstance(group.get(name, getlink=True), h5py.HardLink):
             continue
         child = group[name]
         if isinstance(child, h5py.Group):
-            yield from _datasets(child, f"{path}{name}/", way)
+            yield from _datasets(child, f"{path}{name}/", visited)
         elif isinstance(child, h5py.Dataset):
             yield path + name, child
 
 
 def text(group: Any, name: str) -> Optional[str]:
-    """A string attribute, which Keras has written as bytes or as text; a long one may be cut into name0, name1, …"""
-    _resource_limits.look()
+    """Return a string attribute, stored as bytes or text; a long one may be split into name0, name1, …"""
+    _resource_limits.start_call()
     if name in group.attrs:
         return _text(_attribute(group, name))
     pieces = list(_pieces(group, name))
@@ -155,8 +156,8 @@ def text(group: Any, name: str) -> Optional[str]:
 
 
 def texts(group: Any, name: str) -> Optional[List[str]]:
-    """An attribute that holds strings; Keras cuts a long list into name0, name1, …"""
-    _resource_limits.look()
+    """Return an attribute of strings; Keras splits a long list into name0, name1, …"""
+    _resource_limits.start_call()
     if name in group.attrs:
         return [_text(each) for each in _items(_attribute(group, name))]
     pieces = list(_pieces(group, name))
@@ -164,20 +165,20 @@ def texts(group: Any, name: str) -> Optional[List[str]]:
 
 
 def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
-    """An attribute that holds a JSON object."""
+    """Return an attribute that holds a JSON object."""
     found = text(group, name)
     if found is None:
         return None
-    value = parsed(found)
+    value = _resource_limits.parse_json(found)
     if value is not None and not isinstance(value, dict):
-        raise ValueError(f"the attribute {name} is {shown(value)}, not a JSON object")
+        raise ValueError(f"expected a JSON object in the attribute {name}, got {shown(value)}")
     return value
 
 
 def _attribute(group: Any, name: str) -> Any:
-    """One of a group's attributes, which h5py makes room for before it looks whether it is all there."""
+    """Return an attribute; check its size first, because h5py allocates it before it checks that it is complete."""
     declared = h5py.h5a.open(group.id, name.encode("utf-8"))
-    if _size(declared) > ALWAYS_FINE:
+    if _size(declared) > _resource_limits.SMALL_SIZE:
         raise ValueError(f"the attribute {name} of {group.name} is too large")
     return group.attrs[name]
 
@@ -199,15 +200,45 @@ def _text(value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode("utf-8")
     if not isinstance(value, str):
-        raise ValueError(f"{shown(value)} is not text")
+        raise ValueError(f"expected text, got {shown(value)}")
     return str(value)
 
 
 def _is_bfloat16(dataset: Any) -> bool:
-    """NumPy alone has no such type: Keras writes two bytes of no type, and from Keras 3 on says what they are."""
+    """Return whether it holds bfloat16, which NumPy lacks: Keras writes two untyped bytes."""
     return dataset.dtype.kind == "V" and dataset.dtype.itemsize == 2 and dataset.dtype.names is None
 
 
 def _from_bfloat16(array: Any) -> Any:
     bits = np.frombuffer(np.asarray(array).tobytes(), dtype=np.uint16).astype(np.uint32) << 16
     return bits.view(np.float32).reshape(np.shape(array))
+
+
+def require_self_contained(source: H5) -> None:
+    """Refuse an HDF5 file that refers to other files, before Keras opens it.
+
+    Keras writes no links but follows them all. With links, an untrusted file could load bytes of any file on this disk,
+    or the weights of another model.
+
+    Raises:
+        UnreadableFileError: The file has a link or an array that is stored in another file.
+    """
+    with source.opened() as file:
+        seen: Set[Any] = set()
+        groups = [file]
+        while groups:
+            group = groups.pop()
+            address = h5py.h5o.get_info(group.id).addr
+            if address in seen:  # a group may contain itself
+                continue
+            seen.add(address)
+            for name in group:
+                if not isinstance(group.get(name, getlink=True), h5py.HardLink):
+                    raise UnreadableFileError(
+                        f"{source.name}: {name} in {group.name} is a link, which Keras never writes"
+                    )
+                child = group[name]
+                if isinstance(child, h5py.Group):
+                    groups.append(child)
+                elif isinstance(child, h5py.Dataset):
+                    source.value(child)

@@ -1,4 +1,4 @@
-"""Members of a zip file, read where they lie: nothing is unpacked to a path, and nothing without a bound."""
+"""Members of an untrusted zip file: none is extracted to a path, and none is unpacked without a limit."""
 
 from typing import IO, Any, Dict, Iterator, Optional
 
@@ -11,11 +11,10 @@ import zipfile
 import zlib
 
 from ..registry.errors import UnreadableFileError, shown
-from ._decompression_limits import most_of
-from ._json_text import LONGEST, parsed
+from ._resource_limits import MAX_JSON_LENGTH, max_unpacked_size, parse_json
 
-# what zipfile raises where a file is broken: it does not hide what it is made of
-_BROKEN = (
+# what zipfile raises for a corrupt file
+_CORRUPT = (
     *(zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError),
     *(KeyError, ValueError, NotImplementedError, RuntimeError, OverflowError),
 )
@@ -24,53 +23,50 @@ _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 
 @contextlib.contextmanager
 def readable(path: str, what: str = "a zip file") -> Iterator[None]:
-    """What is wrong with a zip file becomes an error of ours."""
+    """Turn errors of zipfile into UnreadableFileError."""
     try:
         yield
     except (UnreadableFileError, FileNotFoundError):
         raise
-    except _BROKEN as error:
-        raise UnreadableFileError(f"{path}: not {what} that can be read, or cut off: {error}") from error
+    except _CORRUPT as error:
+        raise UnreadableFileError(f"{path}: not {what}, or truncated: {error}") from error
 
 
-def opened(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
-    """A member as a stream. Keras and NumPy pack with deflate, or not at all; what else there is would cost more."""
+def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """Return a member as a stream. Only the compressions that Keras and NumPy use are allowed; others cost more."""
     info = archive.getinfo(name)
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise ValueError(f"{name} is packed in a way that is not known here")
+        raise ValueError(f"{name} has an unsupported compression")
     return archive.open(info)
 
 
-def bound_of(info: zipfile.ZipInfo) -> int:
-    """The most that a member may unpack to."""
-    return most_of(info.compress_size)
-
-
 def json_member(archive: zipfile.ZipFile, name: str, path: str) -> Optional[Dict[str, Any]]:
-    """A member that holds a JSON object; None if there is none of that name."""
+    """Return a member that holds a JSON object; None if there is no such member."""
     if name not in archive.namelist():
         return None
-    with opened(archive, name) as stream:
-        data = stream.read(LONGEST + 1)  # whatever size the archive says it has
-    if len(data) > LONGEST:
-        raise UnreadableFileError(f"{path}: {name} has more than {LONGEST} bytes: that is no model's description")
+    with open_member(archive, name) as stream:
+        data = stream.read(MAX_JSON_LENGTH + 1)  # the archive may declare any size
+    if len(data) > MAX_JSON_LENGTH:
+        raise UnreadableFileError(
+            f"{path}: {name} has more than {MAX_JSON_LENGTH} bytes, too large for a configuration"
+        )
     try:
-        value = parsed(data.decode("utf-8"))
+        value = parse_json(data.decode("utf-8"))
     except ValueError as error:
         raise UnreadableFileError(f"{path}: {name} is not JSON: {error}") from error
     if not isinstance(value, dict):
-        raise UnreadableFileError(f"{path}: {name} holds {shown(value)}, not a JSON object")
+        raise UnreadableFileError(f"{path}: expected a JSON object in {name}, got {shown(value)}")
     return value
 
 
-def opened_member(path: str, name: str) -> Any:
-    """A stream that can seek in a member of the zip file at a path."""
+def seekable_member(path: str, name: str) -> Any:
+    """Return a seekable stream of a member of the zip file at a path."""
     with readable(path), zipfile.ZipFile(path) as archive:
         info = archive.getinfo(name)
         if info.compress_type != zipfile.ZIP_STORED:
             return _unpacked(archive, info, path)
-    # Keras does not compress: so the member is a part of the file, and seeking in it costs nothing
-    return io.BufferedReader(_Part(path, _start_of(path, info), info.file_size))
+    # Keras does not compress, so the member is a section of the file
+    return io.BufferedReader(_Section(path, _start_of(path, info), info.file_size))
 
 
 def _start_of(path: str, info: zipfile.ZipInfo) -> int:
@@ -78,22 +74,22 @@ def _start_of(path: str, info: zipfile.ZipInfo) -> int:
         stream.seek(info.header_offset)
         header = stream.read(_LOCAL_HEADER.size)
     if len(header) < _LOCAL_HEADER.size:
-        raise UnreadableFileError(f"{path}: cut off")
+        raise UnreadableFileError(f"{path}: truncated")
     *_, name_length, extra_length = _LOCAL_HEADER.unpack(header)
     return info.header_offset + _LOCAL_HEADER.size + int(name_length) + int(extra_length)
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Any:
-    """A compressed member in a temporary file without a name."""
-    bound = bound_of(info)
+    """Return a compressed member, unpacked to an unnamed temporary file."""
+    limit = max_unpacked_size(info.compress_size)
     stream = tempfile.TemporaryFile()  # noqa: SIM115
     try:
-        with opened(archive, info.filename) as member:
-            left = bound
+        with open_member(archive, info.filename) as member:
+            left = limit
             for data in iter(lambda: member.read(2**20), b""):
                 left -= len(data)
                 if left < 0:
-                    raise UnreadableFileError(f"{path}: {info.filename} unpacks to over {bound} bytes: it is no model")
+                    raise UnreadableFileError(f"{path}: {info.filename} unpacks to more than {limit} bytes")
                 stream.write(data)
     except BaseException:
         stream.close()
@@ -102,15 +98,15 @@ def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> Any
     return stream
 
 
-class _Part(io.RawIOBase):
-    """A part of a file, as a file of its own."""
+class _Section(io.RawIOBase):
+    """A section of a file, as a stream."""
 
     def __init__(self, path: str, start: int, size: int) -> None:
         super().__init__()
         self._stream = open(path, "rb")  # noqa: SIM115
         self._start = start
         self._size = max(0, min(size, os.fstat(self._stream.fileno()).st_size - start))
-        self._place = 0
+        self._position = 0
 
     def readable(self) -> bool:
         return True
@@ -119,19 +115,19 @@ class _Part(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._place, io.SEEK_END: self._size}[whence]
-        self._place = max(0, base + offset)
-        return self._place
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
 
     def tell(self) -> int:
-        return self._place
+        return self._position
 
     def readinto(self, buffer: Any) -> int:
         view = memoryview(buffer).cast("B")
-        wanted = max(0, min(len(view), self._size - self._place))
-        self._stream.seek(self._start + self._place)
+        wanted = max(0, min(len(view), self._size - self._position))
+        self._stream.seek(self._start + self._position)
         count = self._stream.readinto(view[:wanted])
-        self._place += count
+        self._position += count
         return int(count)
 
     def close(self) -> None:

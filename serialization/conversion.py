@@ -1,26 +1,23 @@
-"""Convert one file."""
+"""``convert`` and ``convert_folder``: the training state of one file in another format, for another TensorFlow."""
 
-from typing import Any, List, Mapping, Optional
+from typing import Any, Callable, Iterator, List, Mapping, NamedTuple, Optional
 
-import json
 import os
 
 from pydantic import BaseModel
 
-from ..registry.errors import ConversionError, LossyConversionError, ScalekeeperError, UnreadableFileError, shown
-from ._atomic import replacing, replacing_checkpoint
-from ._conversion import loaded_source
-from ._conversion.dropped import losses_of
-from ._conversion.model_payload import for_writing, packed
-from ._conversion.target import Aim, aim
-from .formats import _checkpoint_writer, _h5_writer, _keras_zip_writer, checkpoint
-from .formats.detection import DOCUMENT, format_of, read
-from .formats.npz import state_dict_of, write_state
-from .keras._config_encoder import said_to
-from .models import compile_with_state, save_model
-
-FORMATS = ("h5", "keras", "saved_model", "checkpoint", "npz", "config")
-ENDINGS = {".h5": "h5", ".hdf5": "h5", ".keras": "keras", ".npz": "npz", ".json": "config", ".ckpt": "checkpoint"}
+from ..registry.errors import (
+    ConversionError,
+    DestinationExistsError,
+    LossyConversionError,
+    ScalekeeperError,
+    UnreadableFileError,
+)
+from . import formats
+from ._conversion.loaded_source import open_source, with_model
+from ._conversion.target import ConversionTarget, conversion_target
+from .formats import ConversionRequest, Format
+from .optimizer_adapter import OptimizerFactory
 
 
 class Conversion(BaseModel):
@@ -33,7 +30,12 @@ class Conversion(BaseModel):
     target: str  # its TensorFlow and Keras
     losses: List[str]  # what the source holds and the destination does not
     notes: List[str]
-    written: bool  # False: it was a dry run
+    written: bool  # False: a dry run
+
+    @property
+    def dropped(self) -> List[str]:
+        """What the conversion leaves out: the same as ``losses``."""
+        return self.losses
 
 
 def convert(
@@ -41,192 +43,157 @@ def convert(
     destination: Any,
     to: Optional[str] = None,
     *,
+    make_optimizer: OptimizerFactory,
     format: Optional[str] = None,
     allow_loss: bool = False,
     force: bool = False,
     dry_run: bool = False,
     custom_objects: Optional[Mapping[str, Any]] = None,
 ) -> Conversion:
-    """Write what one file holds as another, for the TensorFlow ``to``: ``2.0`` … ``2.21``, ``tf_keras``, ``keras3``.
-
-    With ``-plain`` after it, or as ``plain`` alone for the installed one, the file is for Keras without this package.
-    The destination's format is told by its ending, or by ``format``: one of h5, keras, saved_model, checkpoint, npz,
-    config. What would be lost is an error without ``allow_loss``, and so is a destination that is there already without
-    ``force``. The source is only read; the destination is written whole or not at all.
-    """
+    """Convert a file; see ``scalekeeper.convert``, which passes ``make_optimizer``."""
     source, destination = os.fspath(source), os.fspath(destination)
-    goal = aim(to)
-    kind = format_of(source)
-    wanted = format or format_by_name(destination, kind)
-    _require_possible(source, kind, wanted, goal)
-    _require_free(source, kind, destination, wanted, force)
+    target = conversion_target(to)
+    source_codec = formats.detect(source)
+    if source_codec is None:
+        raise ConversionError(f"{source}: a document or other text, which holds no training state to convert")
+    codec = formats.format_by_name(format) if format else _format_of_destination(destination, source_codec)
+    obstacle = _obstacle(source_codec, codec, target)
+    if obstacle is not None:
+        raise ConversionError(f"{source}: {obstacle}")
+    _require_free(source, source_codec, destination, codec, force)
     try:
-        run = loaded_source.opened(source)
-        if _needs_model(run, wanted):
-            run = loaded_source.with_model(run, custom_objects)
-        writer = _Writer(run, wanted, goal, custom_objects)
-        losses = [*losses_of(run, wanted, goal), *writer.losses]
-        if losses and not allow_loss and not dry_run:
+        loaded = open_source(source, source_codec)
+        if codec.needs_model(loaded):
+            loaded = with_model(loaded, make_optimizer, custom_objects)
+        encoded = loaded.encoded_for(target)
+        plan = codec.plan(ConversionRequest(loaded, target, encoded, make_optimizer, custom_objects))
+        if plan.dropped and not allow_loss and not dry_run:
             raise LossyConversionError(
-                f"{source}: converted to {destination} for {goal}, it would lose\n"
-                + "".join(f"  {loss}\n" for loss in losses)
-                + "Nothing was written; --allow-loss, or allow_loss=True, writes it without.",
-                losses,
+                f"{source}: a conversion to {destination} for {target} would drop\n"
+                + "".join(f"  {each}\n" for each in plan.dropped)
+                + "Nothing was written. To write it anyway, give --allow-loss, or allow_loss=True in Python.",
+                plan.dropped,
             )
         if not dry_run:
-            writer.write(destination)
+            codec.replace(destination, plan.write)
     except (ScalekeeperError, OSError):
         raise
-    except Exception as error:  # of h5py, NumPy, Keras and TensorFlow, whatever they find wrong with a file
+    except Exception as error:  # h5py, NumPy, Keras and TensorFlow raise many types for corrupt files
         reason = next(iter(str(error).splitlines()), "")
-        raise UnreadableFileError(f"{source}: can't be converted: {type(error).__name__}: {reason}") from error
+        raise UnreadableFileError(f"{source}: cannot be converted: {type(error).__name__}: {reason}") from error
     return Conversion(
         source=source,
-        source_format=kind,
+        source_format=source_codec.name,
         destination=destination,
-        destination_format=wanted,
-        target=str(goal),
-        losses=losses,
-        notes=list(run.notes or run.contents.notes),
+        destination_format=codec.name,
+        target=str(target),
+        losses=plan.dropped,
+        notes=list(loaded.notes or loaded.state.notes),
         written=not dry_run,
     )
 
 
-def format_by_name(destination: str, kind: str) -> str:
-    """The format that a name ends with; without an ending, that of the source, if it has none either."""
-    ending = os.path.splitext(destination)[1].lower()
-    if ending in ENDINGS:
-        return ENDINGS[ending]
-    if kind in ("checkpoint", "saved_model"):
-        return kind
-    raise ConversionError(
-        f"{destination}: its name does not tell the format: end it with {', '.join(ENDINGS)}, or say --format "
-        f"({', '.join(FORMATS)})"
-    )
+def _format_of_destination(destination: str, source: Format) -> Format:
+    """Return the format that a name ends with; without an ending, that of a source that needs none either."""
+    codec = formats.format_by_ending(destination)
+    if codec is not None:
+        return codec
+    if not source.default_ending:
+        return source
+    endings = ", ".join(ending for each in formats.formats() for ending in each.endings)
+    names = ", ".join(each.name for each in formats.formats())
+    raise ConversionError(f"{destination}: no format has this ending; use one of {endings}, or give --format ({names})")
 
 
-def _require_possible(source: str, kind: str, wanted: str, goal: Aim) -> None:
-    if wanted not in FORMATS:
-        raise ConversionError(f"unknown format {shown(wanted)}; valid: {', '.join(FORMATS)}")
-    reason = _reason_against(kind, wanted, goal)
-    if reason is not None:
-        raise ConversionError(f"{source}: {reason}")
+def _obstacle(source: Format, codec: Format, target: ConversionTarget) -> Optional[str]:
+    """Return why one format cannot be converted to another for a target; None if it can."""
+    if not source.holds_state and codec.holds_state:
+        return "a configuration holds no state, so it can only become a configuration"
+    if not source.holds_weights and codec.holds_weights:
+        return "a training state holds no model; build one in code, call scalekeeper.restore(model, path) and save it"
+    return codec.obstacle(target)
 
 
-def _reason_against(kind: str, wanted: str, goal: Aim) -> Optional[str]:
-    """Why one format can't become another for the target; None if it can."""
-    if kind == DOCUMENT:
-        return "a document, or any other text, holds no training state to convert"
-    if kind == "config" and wanted != "config":
-        return "a configuration holds no state, and can become a configuration only"
-    if kind == "npz" and wanted not in ("npz", "config"):
-        return "a training state holds no model: build one in code, call scalekeeper.restore(model, path), and save it"
-    if wanted == "keras" and goal.target.version < _keras_zip_writer.FIRST_VERSION:
-        return f"{goal.target} reads no .keras files: choose .h5"
-    if wanted == "saved_model" and goal.is_keras_3:
-        return f"{goal.target} writes no SavedModels that can be trained on: choose .keras"
-    if wanted == "saved_model" and goal.target != aim().target:
-        return (
-            f"a SavedModel holds graphs, which only the TensorFlow that it is for can make: install {goal.target}, "
-            "or choose .h5 or a checkpoint"
-        )
-    return None
-
-
-def _require_free(source: str, kind: str, destination: str, wanted: str, force: bool) -> None:
-    """The source is never written to, and nothing else is replaced unasked; a folder only if it is a SavedModel."""
-    place = destination + ".index" if wanted == "checkpoint" else destination
-    origin = os.path.realpath(checkpoint.prefix_of(source) if kind == "checkpoint" else source)
-    if _is_inside(origin, os.path.realpath(destination)) or _is_inside(os.path.realpath(destination), origin):
-        raise ConversionError(f"{destination}: is the source, or a part of it, or has it in it: choose another place")
-    if os.path.isdir(place) and not os.path.exists(os.path.join(place, "saved_model.pb")):
-        raise ConversionError(f"{destination}: is a folder, which is never replaced: choose a name that is free")
-    if os.path.lexists(place) and not force:
-        raise FileExistsError(f"{destination}: is there already; --force, or force=True, replaces it")
+def _require_free(source: str, source_codec: Format, destination: str, codec: Format, force: bool) -> None:
+    """Protect the source, existing files unless ``force`` is given, and existing folders unless SavedModels."""
+    existing = codec.marker(destination)
+    real_source, real_destination = os.path.realpath(source_codec.resolve(source)), os.path.realpath(destination)
+    if _is_inside(real_source, real_destination) or _is_inside(real_destination, real_source):
+        raise ConversionError(f"{destination}: overlaps with the source: choose another path")
+    if os.path.isdir(existing) and not _is_folder_format(existing):
+        raise ConversionError(f"{destination}: is a folder, which is never replaced: choose another path")
+    if os.path.lexists(existing) and not force:
+        raise DestinationExistsError(f"{destination}: exists; to replace it, give --force, or force=True in Python")
 
 
 def _is_inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(os.path.join(folder, ""))
 
 
-def _needs_model(run: loaded_source.Run, wanted: str) -> bool:
-    """A whole model is made of one; and slots without names get those of its variables."""
-    if wanted in ("h5", "keras", "saved_model"):
-        return True
-    if wanted == "checkpoint":
-        return run.format in ("h5", "keras")
-    return wanted == "npz" and bool(run.contents.weight_list)
+def _is_folder_format(path: str) -> bool:
+    return any(codec.is_folder and codec.matches(path) for codec in formats.formats())
 
 
-class _Writer:
-    """One run on its way into one format; what can't be translated is an error before anything is written."""
+# Folders
 
-    def __init__(
-        self, run: loaded_source.Run, wanted: str, goal: Aim, custom_objects: Optional[Mapping[str, Any]]
-    ) -> None:
-        self._run = run
-        self._wanted = wanted
-        self._goal = goal
-        self._custom_objects = custom_objects
-        self._parcel: Any = packed(run, goal, wanted, custom_objects) if wanted in ("h5", "keras") else None
-        self.losses = self._parcel.losses if self._parcel is not None else []
 
-    def write(self, destination: str) -> None:
-        if self._wanted == "checkpoint":
-            self._write_checkpoint(destination)
-            return
-        write = {
-            "h5": lambda path: _h5_writer.write(path, self._parcel),
-            "keras": lambda path: _keras_zip_writer.write(path, self._parcel),
-            "saved_model": self._write_saved_model,
-            "npz": self._write_npz,
-            "config": self._write_config,
-        }[self._wanted]
-        with replacing(destination) as temporary:
-            write(temporary)
+class Outcome(NamedTuple):
+    """The result of one file of a folder: a conversion, or an error."""
 
-    def _write_npz(self, path: str) -> None:
-        run = self._run
-        said = None if run.declaration is None else said_to(self._goal, run.declaration)
-        write_state(path, state_dict_of(for_writing(run.contents, said)))
+    source: str
+    destination: str
+    conversion: Optional[Conversion]
+    error: Optional[str]
 
-    def _write_config(self, path: str) -> None:
-        declaration = self._run.declaration
-        if declaration is None:
-            raise ConversionError(f"{self._run.path}: does not say the optimizer's class and arguments")
-        said = said_to(self._goal, declaration)
-        with open(path, "w", encoding="utf-8") as stream:
-            json.dump(said.config if self._goal.is_plain else said.in_full, stream)
 
-    def _write_saved_model(self, path: str) -> None:
-        model, source = self._run.model, self._run.path
-        compile_with_state(model, source, read(source), self._custom_objects)
-        if self._goal.is_plain:
-            model.save(path)
-        else:
-            save_model(model, path)
+def convert_folder(
+    source: Any,
+    destination: Any,
+    to: Optional[str] = None,
+    *,
+    make_optimizer: OptimizerFactory,
+    format: Optional[str] = None,
+    progress: Optional[Callable[[List[str]], Any]] = None,
+    **options: Any,
+) -> List[Outcome]:
+    """Convert a folder; see ``scalekeeper.convert_folder``, which passes ``make_optimizer``."""
+    source, destination = os.fspath(source), os.fspath(destination)
+    if not os.path.isdir(source):
+        raise ConversionError(f"{source}: not a folder; to convert a single file, omit --recursive")
+    found = list(files_in(source))
+    if not found:
+        raise ConversionError(f"{source}: holds no files that can be converted")
+    outcomes = []
+    for path in progress(found) if progress is not None else found:
+        target = destination
+        try:
+            codec = formats.format_by_name(format) if format else formats.detect(path)
+            if codec is None:
+                raise ConversionError(f"{path}: a document or other text, which holds no training state to convert")
+            target = os.path.join(destination, _renamed(os.path.relpath(path, source), codec))
+            done = convert(path, target, to, make_optimizer=make_optimizer, format=codec.name, **options)
+            outcomes.append(Outcome(path, target, done, None))
+        except (ScalekeeperError, OSError) as error:
+            outcomes.append(Outcome(path, target, None, str(error)))
+    return outcomes
 
-    def _write_checkpoint(self, destination: str) -> None:
-        run = self._run
-        class_name = None if run.declaration is None else run.declaration.class_name
-        with replacing_checkpoint(destination) as (temporary, pieces):
-            layout = checkpoint.layout_of(self._checkpoint(temporary), class_name)
-            contents = layout.contents
-            if run.model is not None:  # the installed optimizer's, of which the loss scale is not the source's
-                contents.loss_scale_state = run.contents.loss_scale_state
-                contents.skipped_steps, contents.skips = run.contents.skipped_steps, run.contents.skips
-            graph, values = _checkpoint_writer.retold(layout, self._goal, class_name)
-            _checkpoint_writer.write(temporary, graph, values, pieces)
 
-    def _checkpoint(self, temporary: str) -> str:
-        """Where the source is a checkpoint, or else one of the model that was built of it."""
-        if self._run.format == "checkpoint":
-            return self._run.path
-        if self._run.format == "saved_model":
-            return os.path.join(self._run.path, "variables", "variables")
-        import tensorflow as tf
+def files_in(folder: str) -> Iterator[str]:
+    """Yield what can be converted, judged by names: files with known endings, SavedModels, prefixes of checkpoints."""
+    for parent, folders, names in os.walk(folder):
+        folders.sort()
+        if _is_folder_format(parent):
+            folders.clear()
+            yield parent
+            continue
+        for name in sorted(names):
+            found = (codec.path_of(parent, name) for codec in formats.formats())
+            yield from [path for path in found if path is not None][:1]
 
-        path = temporary + ".installed"
-        model = self._run.model
-        tf.train.Checkpoint(model=model, optimizer=model.optimizer).write(path)
-        return path
+
+def _renamed(name: str, codec: Format) -> str:
+    """Return the name of a file with the ending of a format."""
+    current = formats.format_by_ending(name)
+    if current is codec:
+        return name
+    return (name if current is None else os.path.splitext(name)[0]) + codec.default_ending

@@ -1,4 +1,4 @@
-"""What is inside a file, for a person or a program: who wrote it, what it holds, what it lacks, how to use it."""
+"""``inspect``: what is inside a file, who wrote it, what it lacks and how to use it."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -9,22 +9,14 @@ from pydantic import BaseModel, ConfigDict
 from ..registry._documents import load_document
 from ..registry._optimizer_spec import OptimizerSpec
 from ..registry.errors import ScalekeeperError, UnreadableFileError
-from ._variable_matching import Shape, match_owners
-from .formats.detection import DOCUMENT, format_of, read
-from .keras._optimizer_config import Declaration, declared
-from .keras._slot_names import slots_of_class
-from .training_state import Contents
+from . import formats
+from ._variables import Shape, match_owners
+from .keras._optimizer_config import OptimizerConfig, decode_config
+from .keras._slots import slots_of_class
+from .training_state import TrainingState
 
-CONFIG = "config"
-_KINDS = {
-    "h5": "H5 file",
-    "keras": ".keras file",
-    "saved_model": "SavedModel",
-    "checkpoint": "TensorFlow checkpoint",
-    "npz": "training state of scalekeeper",
-    CONFIG: "configuration in JSON",
-    DOCUMENT: "document of scalekeeper",
-}
+_NO_STATE = "weights, slots, iterations and the loss scale's state: a configuration holds no state"
+_DOCUMENT, _DOCUMENT_TITLE = "document", "document of scalekeeper"  # YAML or JSON; not a format of training state
 
 
 class LossScaleFound(BaseModel):
@@ -41,76 +33,84 @@ class Inspection(BaseModel):
     model_config = ConfigDict(protected_namespaces=())
 
     path: str
-    format: str  # h5, keras, saved_model, checkpoint, npz, config or document
-    kind: str  # the same in words
-    written_by: Dict[str, str]  # keras, tensorflow, scalekeeper → version, as far as the file says
-    model: Optional[str]  # the class of the model, if its layers are described
+    format: str  # the name of a format, or "document"
+    kind: str  # the same for people
+    written_by: Dict[str, str]  # keras, tensorflow, scalekeeper → version, as far as the file tells
+    model: Optional[str]  # the class of the model, if the file describes its layers
     optimizer: Optional[str]  # the class of the inner optimizer
     settings: Dict[str, Any]  # its arguments, as written
     loss_scale: Optional[LossScaleFound]
     iterations: Optional[int]
-    learning_rate: Optional[float]  # as the optimizer had it last
-    skipped_steps: Optional[str]  # whether a skipped step counts: advance or hold
-    skips: Dict[str, Any]  # counters of skipped steps: total, in_a_row, last, overflows; empty if it has none
-    variables: Dict[str, Shape]  # the model's, by name: shapes
-    slots: Dict[str, Dict[str, Shape]]  # by variable and slot: shapes
-    unnamed: List[Shape]  # shapes of the optimizer's variables, where the file has them without names
-    missing: List[str]  # what is not in the file, and so can't be restored
-    use: str  # the line that uses it
+    learning_rate: Optional[float]  # the last one
+    skipped_steps: Optional[str]  # whether skipped steps count: advance or hold
+    skips: Dict[str, Any]  # counters of skipped steps: total, in_a_row, last, overflows; empty: no step was skipped
+    variables: Dict[str, Shape]  # shapes of the model's variables, by name
+    slots: Dict[str, Dict[str, Shape]]  # shapes, by variable and slot
+    unnamed: List[Shape]  # shapes of the optimizer's variables, if the file has no names for them
+    missing: List[str]  # what is not in the file and cannot be restored
+    use: str  # the line of code that uses the file
     notes: List[str]
 
 
 def inspect(path: Any) -> Inspection:
-    """Look into a file of any kind: H5, ``.keras``, SavedModel, checkpoint, configuration, document, ``.npz`` state.
+    """Describe what is inside a file. No array is read, nothing in the file is run.
 
-    No array is read, nothing in the file is run, and only checkpoints and SavedModels need TensorFlow.
+    Only checkpoints and SavedModels need TensorFlow.
+
+    Args:
+        path: An H5 file, ``.keras`` file, SavedModel, checkpoint, ``.npz`` state, JSON configuration or document.
+
+    Returns:
+        The description.
+
+    Raises:
+        MissingFileError: There is no such file.
+        UnreadableFileError: The file is corrupt or has an unknown format.
     """
     path = os.fspath(path)
-    kind = format_of(path)
-    if kind == DOCUMENT:
-        return _of_document(path)
-    contents = read(path)
-    declaration, notes = _declared(contents)
-    slots = _slots(contents) or _slots_in_list(contents, declaration)
-    names = _names(contents)
+    codec = formats.detect(path)
+    if codec is None:
+        return _inspect_document(path)
+    state = codec.read(path)
+    declaration, notes = _declared(state)
+    slots = _slots(state) or _slots_in_list(state, declaration)
+    names = _names(state)
     return Inspection(
         path=path,
-        format=kind,
-        kind=_in_words(kind, contents),
-        written_by={
-            name: version for name, version in contents.writer._asdict().items() if name != "format" and version
-        },
-        model=_model_class(contents),
+        format=codec.name,
+        kind=codec.describe(state),
+        written_by={name: version for name, version in state.writer._asdict().items() if name != "format" and version},
+        model=_model_class(state),
         optimizer=declaration.class_name if declaration else None,
         settings=declaration.arguments if declaration else {},
-        loss_scale=_loss_scale(contents, declaration),
-        iterations=contents.iterations,
-        learning_rate=contents.learning_rate,
-        skipped_steps=contents.skipped_steps,
-        skips=contents.skips,
-        variables={names.get(owner, owner): value.shape for owner, value in contents.variables.items()},
+        loss_scale=_loss_scale(state, declaration),
+        iterations=state.iterations,
+        learning_rate=state.learning_rate,
+        skipped_steps=state.skipped_steps,
+        skips=state.skips,
+        variables={names.get(owner, owner): value.shape for owner, value in state.variables.items()},
         slots=slots,
-        unnamed=[] if slots else [value.shape for value in contents.weight_list],
-        missing=_missing(contents, declaration),
-        use=_use(path, kind, contents),
-        notes=[*contents.notes, *notes],
+        unnamed=[] if slots else [value.shape for value in state.weight_list],
+        missing=_missing(state, declaration) if codec.holds_state else [_NO_STATE],
+        use=codec.usage(path, state),
+        notes=[*state.notes, *notes],
     )
 
 
-def _of_document(path: str) -> Inspection:
-    """A document declares an optimizer, and holds no state."""
+def _inspect_document(path: str) -> Inspection:
+    """Describe a document, which declares an optimizer and holds no state."""
     try:
         document = load_document(path)
     except ScalekeeperError as error:
         raise UnreadableFileError(
-            f"{path}: text, but neither a configuration of Keras nor a document that can be used:\n{error}"
+            f"{path}: text, but neither a Keras configuration nor a valid document:\n{error}"
         ) from error
     policy = document.loss_scale
     settings = {name: _plain(value) for name, value in document.optimizer.arguments.items()}
     return Inspection(
         path=path,
-        format=DOCUMENT,
-        kind=_KINDS[DOCUMENT],
+        format=_DOCUMENT,
+        kind=_DOCUMENT_TITLE,
         written_by={},
         model=None,
         optimizer=document.optimizer.name,
@@ -123,100 +123,89 @@ def _of_document(path: str) -> Inspection:
         variables={},
         slots={},
         unnamed=[],
-        missing=["everything but what it declares: a document holds no weights and no state"],
+        missing=["weights and state: a document only declares an optimizer"],
         use=f"optimizer = scalekeeper.build({path!r})",
         notes=[],
     )
 
 
 def _plain(value: Any) -> Any:
-    """A learning-rate schedule of a document as configurations have it."""
+    """Return a learning-rate schedule of a document in the form of a configuration."""
     if isinstance(value, OptimizerSpec):
         return {"class_name": value.name, "config": {name: _plain(each) for name, each in value.arguments.items()}}
     return value
 
 
-def _declared(contents: Contents) -> Tuple[Optional[Declaration], List[str]]:
-    """What the optimizer's configuration declares; and what is wrong with it."""
-    if contents.optimizer_config is None:
+def _declared(state: TrainingState) -> Tuple[Optional[OptimizerConfig], List[str]]:
+    """Return what the optimizer's configuration declares, and notes on what is wrong with it."""
+    if state.optimizer_config is None:
         return None, []
     try:
-        return declared(contents.optimizer_config), []
+        return decode_config(state.optimizer_config), []
     except ScalekeeperError as error:
-        return None, [f"The optimizer's configuration can't be read: {error}."]
+        return None, [f"The optimizer's configuration cannot be read: {error}."]
 
 
-def _loss_scale(contents: Contents, declaration: Optional[Declaration]) -> Optional[LossScaleFound]:
-    policy = contents.loss_scale or (declaration.policy if declaration else None)
-    if policy is None and not contents.loss_scale_state:
+def _loss_scale(state: TrainingState, declaration: Optional[OptimizerConfig]) -> Optional[LossScaleFound]:
+    policy = state.loss_scale or (declaration.policy if declaration else None)
+    if policy is None and not state.loss_scale_state:
         return None
-    state = {name: float(value) for name, value in contents.loss_scale_state.items()}
-    if policy is None:  # a checkpoint names no classes
-        return LossScaleFound(name="", parameters={}, state=state)
-    return LossScaleFound(name=policy["class_name"], parameters=policy["config"], state=state)
+    numbers = {name: float(value) for name, value in state.loss_scale_state.items()}
+    if policy is None:  # a checkpoint stores no classes
+        return LossScaleFound(name="", parameters={}, state=numbers)
+    return LossScaleFound(name=policy["class_name"], parameters=policy["config"], state=numbers)
 
 
-def _model_class(contents: Contents) -> Optional[str]:
-    name = (contents.model_config or {}).get("class_name")
+def _model_class(state: TrainingState) -> Optional[str]:
+    name = (state.model_config or {}).get("class_name")
     return name if isinstance(name, str) else None
 
 
-def _in_words(kind: str, contents: Contents) -> str:
-    words = _KINDS[kind]
-    if kind == "h5":
-        return words + (" with a model" if contents.model_config else " with weights only")
-    if kind == "saved_model" and contents.model_config is None:
-        return words + " that was exported, not saved by Keras"
-    return words
-
-
-def _missing(contents: Contents, declaration: Optional[Declaration]) -> List[str]:
-    """What can't be restored, because it is not there."""
-    scale, is_config = _loss_scale(contents, declaration), contents.writer.format == CONFIG
-    if is_config:
-        return ["weights, slots, iterations and the loss scale's state: a configuration holds no state"]
+def _missing(state: TrainingState, declaration: Optional[OptimizerConfig]) -> List[str]:
+    """Return what the file lacks, in a few words each."""
+    scale = _loss_scale(state, declaration)
     found: List[str] = []
-    if not contents.variables:
+    if not state.variables:
         found.append("the weights of the model")
-    if contents.model_config is None:
+    if state.model_config is None:
         found.append("the layers of the model: build it in code")
-    if contents.iterations is None:
+    if state.iterations is None:
         found.append("the optimizer's iterations")
-    if declaration is None and (contents.iterations is not None or contents.optimizer_config is None):
-        found.append("the optimizer's class and settings: make it in code")
-    if not contents.slots and len(contents.weight_list) < 2 and _should_have_slots(declaration):
+    if declaration is None and (state.iterations is not None or state.optimizer_config is None):
+        found.append("the optimizer's class and settings: create it in code")
+    if not state.slots and len(state.weight_list) < 2 and _should_have_slots(declaration):
         found.append("the optimizer's slots: it starts them at zero")
     if scale is None:
         found.append("a loss scale")
     elif not scale.name:
-        found.append("the loss scale's class and parameters: make it in code")
+        found.append("the loss scale's class and parameters: create it in code")
     elif not scale.state and scale.name != "FixedLossScale":
         found.append("the loss scale's state: it starts at its initial scale")
     return found
 
 
-def _names(contents: Contents) -> Dict[str, str]:
-    """What a variable is called that has only a number in the file, where ours has added the names of those trained."""
-    shapes = {owner: value.shape for owner, value in contents.variables.items()}
-    pairs = match_owners(contents.owners, shapes).pairs if contents.owners and shapes else {}
+def _names(state: TrainingState) -> Dict[str, str]:
+    """Return number → name of a variable, if scalekeeper's record has the names of trained variables."""
+    shapes = {owner: value.shape for owner, value in state.variables.items()}
+    pairs = match_owners(state.owners, shapes).pairs if state.owners and shapes else {}
     return {numbered: name for name, numbered in pairs.items()}
 
 
-def _slots(contents: Contents) -> Dict[str, Dict[str, Shape]]:
-    """Those with names, in the order of the variables."""
-    names = _names(contents)
+def _slots(state: TrainingState) -> Dict[str, Dict[str, Shape]]:
+    """Return the shapes of slots with names, in the order of the variables."""
+    names = _names(state)
     shapes = {
         names.get(owner, owner): {name: value.shape for name, value in slots.items()}
-        for owner, slots in contents.slots.items()
+        for owner, slots in state.slots.items()
     }
-    order = [*(names.get(owner, owner) for owner in contents.variables), *contents.owners, *shapes]
+    order = [*(names.get(owner, owner) for owner in state.variables), *state.owners, *shapes]
     return {owner: shapes[owner] for owner in dict.fromkeys(order) if owner in shapes}
 
 
-def _slots_in_list(contents: Contents, declaration: Optional[Declaration]) -> Dict[str, Dict[str, Shape]]:
-    """Whose slots the arrays without names are: if every variable has as many, and their shapes agree."""
-    owners = contents.owners or {owner: value.shape for owner, value in contents.variables.items()}
-    shapes = [value.shape for value in contents.weight_list]
+def _slots_in_list(state: TrainingState, declaration: Optional[OptimizerConfig]) -> Dict[str, Dict[str, Shape]]:
+    """Return the shapes of slots without names, if every variable has as many and their shapes agree."""
+    owners = state.owners or {owner: value.shape for owner, value in state.variables.items()}
+    shapes = [value.shape for value in state.weight_list]
     known = slots_of_class(declaration.class_name) if declaration else []
     for names in (known[:count] for count in range(len(known), 0, -1)):
         in_turn = [shape for shape in owners.values() for _ in names]
@@ -227,20 +216,8 @@ def _slots_in_list(contents: Contents, declaration: Optional[Declaration]) -> Di
     return {}
 
 
-def _should_have_slots(declaration: Optional[Declaration]) -> bool:
+def _should_have_slots(declaration: Optional[OptimizerConfig]) -> bool:
     if declaration is None:
         return True
     needs = slots_of_class(declaration.class_name)
     return bool(needs) and (needs != ["momentum"] or bool(declaration.arguments.get("momentum", 1)))
-
-
-def _use(path: str, kind: str, contents: Contents) -> str:
-    if kind == CONFIG:
-        what = "optimizer = scalekeeper.LossScaleOptimizer.from_config"
-        if contents.model_config is not None:
-            return f"model = tf.keras.models.model_from_json(open({path!r}).read())"
-        is_wrapped = "class_name" not in (contents.optimizer_config or {})
-        return f"{what}(json.load(open({path!r})){'' if is_wrapped else '[' + repr('config') + ']'})"
-    if contents.model_config is not None and contents.variables:
-        return f"model = scalekeeper.load_model({path!r})"
-    return f"scalekeeper.restore(model, {path!r})  # of a model that is built and compiled in code"

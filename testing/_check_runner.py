@@ -10,7 +10,7 @@ import traceback
 import warnings
 
 from ..registry.errors import InvalidSpecError, Problem, unknown
-from ._all_checks import CHECKS
+from ._all_checks import all_checks
 from ._check import Check, CheckFailedError, NotRun
 from ._replica_checks import IN_PROCESS
 from ._report import FAILED, NOT_RUN, PASSED, CheckReport, Outcome
@@ -45,14 +45,14 @@ def report_of(cls_or_spec: Any, leave_out: Iterable[str] = ()) -> CheckReport:
     left_out = known_checks(leave_out)
     subject = Subject(cls_or_spec)
     require_policy(subject)
-    outcomes = [outcome_of(check, subject, check.name in left_out)[0] for check in CHECKS]
+    outcomes = [outcome_of(check, subject, check.name in left_out)[0] for check in all_checks()]
     return CheckReport(subject.label, outcomes)
 
 
 def known_checks(names: Iterable[str]) -> List[str]:
     """The names, if each is a check's."""
     names = [names] if isinstance(names, str) else list(names)
-    known = [check.name for check in CHECKS]
+    known = [check.name for check in all_checks()]
     problems = [Problem((), unknown("check", name, known), "unknown_name") for name in names if name not in known]
     if problems:
         raise InvalidSpecError(problems)
@@ -62,7 +62,8 @@ def known_checks(names: Iterable[str]) -> List[str]:
 def require_policy(subject: Subject) -> None:
     """Refuse what is no policy yet, instead of failing every check."""
     cls = subject.cls
-    base = importlib.import_module("..lossscales", __package__).LossScale
+    from ..lossscales import LossScale as base  # noqa: N813
+
     if subject.is_pure and cls.next_state is base.next_state:
         message = f"{cls.__name__} has neither next_state (the pure step) nor update and __call__ of its own: write one"
         raise InvalidSpecError([Problem((), message, "no_step")])

@@ -1,15 +1,15 @@
-"""Checks of the state in every way of saving: a small model is saved and loaded for real, and goes on."""
+"""Checks of the state in every format: a small model is saved and loaded for real, and training continues."""
 
 from typing import Any, Callable, List
 
-import os
 import tempfile
 
 import numpy as np
 
 from ..lossscales.contract import has_pure_step
-from ..serialization._keras_introspection import installed_keras, is_keras_3
-from ._check import NotRun, check, require
+from ..serialization import formats
+from ..serialization._keras_introspection import installed_keras
+from ._check import Check, NotRun, check, require
 from ._steps import BAD, state_of
 from ._subject import Subject
 
@@ -20,80 +20,52 @@ _LONG = 60  # steps to move a scale in TensorFlow's style
 
 @check(tensorflow=True)
 def state_in_state_dict(subject: Subject) -> None:
-    """A moved state comes back through the optimizer's state_dict, and training goes on as if uninterrupted."""
+    """A moved state comes back through the optimizer's state_dict, and training continues as if uninterrupted."""
 
-    def again(model: Any, folder: str) -> Any:
-        return _with_state(subject, model, model.optimizer.state_dict())
-
-    _goes_on(subject, again, "state_dict and load_state_dict")
-
-
-@check(tensorflow=True)
-def state_in_npz(subject: Subject) -> None:
-    """A moved state comes back from save_state's .npz file, and training goes on as if uninterrupted."""
-    from ..serialization import read_state, save_state
-
-    def again(model: Any, folder: str) -> Any:
-        path = os.path.join(folder, "state.npz")
-        save_state(model.optimizer, path)
-        return _with_state(subject, model, read_state(path))
-
-    _goes_on(subject, again, "an .npz file")
-
-
-@check(tensorflow=True)
-def state_in_h5(subject: Subject) -> None:
-    """A moved state comes back from an H5 file of save_model, and training goes on as if uninterrupted."""
-    _goes_on(subject, _saved_as(subject, "model.h5"), "an H5 file")
-
-
-@check(tensorflow=True)
-def state_in_keras(subject: Subject) -> None:
-    """A moved state comes back from a .keras file of save_model, and training goes on as if uninterrupted."""
-    _goes_on(subject, _saved_as(subject, "model.keras"), "a .keras file")
-
-
-@check(tensorflow=True)
-def state_in_saved_model(subject: Subject) -> None:
-    """A moved state comes back from a SavedModel of save_model, and training goes on as if uninterrupted."""
-    if is_keras_3(installed_keras()):
-        raise NotRun("the installed Keras has no SavedModel that can be trained on")
-    _goes_on(subject, _saved_as(subject, "model"), "a SavedModel")
-
-
-@check(tensorflow=True)
-def state_in_checkpoint(subject: Subject) -> None:
-    """A moved state comes back from a plain tf.train.Checkpoint, and training goes on as if uninterrupted."""
-    import tensorflow as tf
-
-    def again(model: Any, folder: str) -> Any:
-        prefix = os.path.join(folder, "checkpoint")
-        path = tf.train.Checkpoint(model=model, optimizer=model.optimizer).save(prefix)
+    def resume(model: Any, folder: str) -> Any:
         other = _model(subject.make())
-        _step(other, 0.0)
-        tf.train.Checkpoint(model=other, optimizer=other.optimizer).restore(path)
+        other.set_weights(model.get_weights())
+        other.optimizer.load_state_dict(model.optimizer.state_dict(), other.trainable_variables)
         return other
 
-    _goes_on(subject, again, "a checkpoint")
+    _goes_on(subject, resume, "state_dict and load_state_dict")
 
 
-def _with_state(subject: Subject, model: Any, state: Any) -> Any:
-    """A new model with the weights of another, and an optimizer that goes on from a state."""
-    other = _model(subject.make())
-    other.set_weights(model.get_weights())
-    other.optimizer.load_state_dict(state, other.trainable_variables)
-    return other
+def format_checks() -> List[Check]:
+    """Return one check for each format that holds state; those of the optimizer's state alone come first."""
+    codecs = [codec for codec in formats.formats() if codec.holds_state]
+    return [_check_of(codec) for codec in sorted(codecs, key=lambda codec: codec.holds_weights)]
 
 
-def _saved_as(subject: Subject, name: str) -> Callable[[Any, str], Any]:
-    from ..serialization import load_model, save_model
+def _check_of(codec: formats.Format) -> Check:
+    def function(subject: Subject) -> None:
+        if not codec.can_save(installed_keras()):
+            raise NotRun(f"the installed Keras cannot save a model as {codec.phrase} and train it further")
+        _goes_on(subject, lambda model, folder: _resumed(subject, codec, model, folder), codec.phrase)
 
-    def again(model: Any, folder: str) -> Any:
-        path = os.path.join(folder, name)
-        save_model(model, path)
+    sentence = (
+        f"A moved state comes back from {codec.phrase} of {codec.written_by}, and training continues as if "
+        "uninterrupted."
+    )
+    return Check(f"state_in_{codec.name}", sentence, function, needs_tensorflow=True)
+
+
+def _resumed(subject: Subject, codec: formats.Format, model: Any, folder: str) -> Any:
+    """Save a model in a format, and return another one that continues from the files."""
+    from ..optimizer import load_model
+
+    def load(path: str) -> Any:
         return load_model(path, custom_objects={subject.cls.__name__: subject.cls})
 
-    return again
+    codec.save_run(model, folder)
+    return codec.resume_run(folder, formats.ResumeContext(_optimizer(subject.make()), _compiled_and_built, load))
+
+
+def _compiled_and_built(optimizer: Any) -> Any:
+    """Return a model whose optimizer has all its variables: a checkpoint is restored into existing ones."""
+    model = _compiled(optimizer)
+    _step(model, 0.0)
+    return model
 
 
 def _goes_on(subject: Subject, again: Callable[[Any, str], Any], where: str) -> None:
@@ -144,12 +116,20 @@ def _moved(subject: Subject) -> Any:
 
 
 def _model(policy: Any) -> Any:
+    return _compiled(_optimizer(policy))
+
+
+def _optimizer(policy: Any) -> Any:
     from ..optimizer import LossScaleOptimizer
 
+    return LossScaleOptimizer(installed_keras().optimizers.SGD(0.125), policy)
+
+
+def _compiled(optimizer: Any) -> Any:
     keras = installed_keras()
     inputs = keras.Input((1,), name="inputs")
     model = keras.Model(inputs, keras.layers.Dense(1, use_bias=False, kernel_initializer="ones", name="dense")(inputs))
-    model.compile(LossScaleOptimizer(keras.optimizers.SGD(0.125), policy), "mse")
+    model.compile(optimizer, "mse")
     return model
 
 

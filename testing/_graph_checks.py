@@ -2,8 +2,6 @@
 
 from typing import Any, Callable, List, Sequence
 
-import importlib
-
 from ._check import check, require
 from ._steps import Moment, gradients, moments, shown
 from ._subject import Subject
@@ -50,7 +48,9 @@ def no_retracing(subject: Subject) -> None:
 
 def held(policy: Any) -> Any:
     """The policy, with its state in TensorFlow's variables, as an optimizer has it."""
-    importlib.import_module("..optimizer._step.graph_state", __package__).hold_in_graph(policy)
+    from ..optimizer._step import graph_state
+
+    graph_state.hold_in_graph(policy)
     return policy
 
 

@@ -5,7 +5,7 @@ from typing import Any, Callable, Iterable
 import importlib
 
 from ..registry.errors import BrokenContractError
-from ._all_checks import CHECKS
+from ._all_checks import all_checks
 from ._check import Check
 from ._check_runner import known_checks, outcome_of, require_policy
 from ._report import FAILED, NOT_RUN
@@ -49,5 +49,5 @@ def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> 
     subjects = [Subject(each) for each in classes_or_specs]
     for subject in subjects:
         subject.companions = subjects
-    cases = [CheckOfPolicy(check, subject, check.name in left_out) for subject in subjects for check in CHECKS]
+    cases = [CheckOfPolicy(check, subject, check.name in left_out) for subject in subjects for check in all_checks()]
     return pytest.mark.parametrize("check", cases, ids=repr)  # type: ignore[no-any-return]

@@ -71,7 +71,7 @@ def convert_command(
     if recursive:
         _convert_all(source, destination, to, options, as_json)
         return
-    from ...serialization import convert
+    from ...optimizer import convert
 
     done = convert(source, destination, to, **options)
     if as_json:
@@ -93,7 +93,7 @@ def _convert_all(source: str, destination: str, to: Optional[str], options: Dict
     from rich.console import Console
     from rich.progress import track
 
-    from ...serialization import convert_folder
+    from ...optimizer import convert_folder
 
     console = Console(stderr=True)
 

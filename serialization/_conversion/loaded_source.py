@@ -1,105 +1,218 @@
-"""A training run on its way: what is in the source, with names for everything."""
+"""The source of a conversion: what a file holds, with names for everything, and the same for a target."""
 
-from typing import Any, Mapping, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
+import dataclasses
+import functools
 import importlib
 
 import numpy as np
 
+from ...registry._compat import metadata
 from ...registry.errors import ConversionError, TranslationError, UnreadableFileError
-from .._rmsprop_momentum import with_rates
-from .._variable_matching import owners_of
-from ..formats.detection import format_of, read
-from ..keras._config_encoder import said_to
-from ..keras._optimizer_config import Declaration, declared
-from ..models import model_of_config
-from ..restore import restore_contents
-from ..training_state import Contents
-from .target import aim
+from .._variables import owners_of
+from ..formats import Format
+from ..keras._compile_config import translate_compile_config
+from ..keras._layer_signatures import layer_arguments
+from ..keras._model_config import translate_model_config
+from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
+from ..keras.profile import KerasProfile, OptimizerVariables
+from ..models import model_from_config
+from ..optimizer_adapter import OptimizerFactory
+from ..restore import restore_state
+from ..training_state import TrainingState, Writer, with_rate_in_momentum
+from .target import ConversionTarget, conversion_target
 
 
-class Run(NamedTuple):
+class LoadedSource(NamedTuple):
     """What a file holds. With a model, slots are named after its variables."""
 
     path: str
-    format: str
-    contents: Contents
-    declaration: Optional[Declaration]  # None: the file does not say the optimizer's class
-    model: Any = None  # with the file's weights, where the model is needed
+    codec: Format
+    state: TrainingState
+    declaration: Optional[OptimizerConfig]  # None: the file does not tell the optimizer's class
+    model: Any = None  # with the file's weights, if the conversion needs it
     notes: Sequence[str] = ()
 
+    @property
+    def class_name(self) -> Optional[str]:
+        """The class of the inner optimizer."""
+        return None if self.declaration is None else self.declaration.class_name
 
-def opened(path: str) -> Run:
-    """Read a source; its arrays stay in the file."""
-    kind = format_of(path)
-    contents = with_rates(read(path))
-    if contents.optimizer_config is None and contents.iterations is None and not contents.slots:
-        raise UnreadableFileError(f"{path}: no optimizer is in it, so there is no training state to convert")
+    def encoded_for(self, target: ConversionTarget) -> Optional[EncodedConfig]:
+        """Return the optimizer's configuration for a target."""
+        return None if self.declaration is None else encode_config(target.keras, self.declaration)
+
+
+def open_source(path: str, codec: Format) -> LoadedSource:
+    """Read a source; its arrays stay in the file.
+
+    Raises:
+        UnreadableFileError: The file holds no training state, or is corrupt.
+    """
+    state = with_rate_in_momentum(codec.read(path))
+    if state.optimizer_config is None and state.iterations is None and not state.slots:
+        raise UnreadableFileError(f"{path}: holds no optimizer, so there is no training state to convert")
     declaration = None
-    if contents.optimizer_config is not None:
-        declaration = declared(contents.optimizer_config)
-        if contents.loss_scale is not None:  # in our record, in full
-            declaration = declaration._replace(policy=contents.loss_scale)
-        declaration = _with_rate(declaration, contents.learning_rate)
-    return Run(path, kind, contents, declaration)
+    if state.optimizer_config is not None:
+        declaration = decode_config(state.optimizer_config)
+        if state.loss_scale is not None:  # the record has the policy in full
+            declaration = declaration._replace(policy=state.loss_scale)
+        declaration = _with_rate(declaration, state.learning_rate)
+    return LoadedSource(path, codec, state, declaration)
 
 
-def _with_rate(declaration: Declaration, rate: Optional[float]) -> Declaration:
-    """With the learning rate that the optimizer had last, should its configuration have another."""
+def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> OptimizerConfig:
+    """Return the declaration with the last learning rate, if the configuration has another one."""
     declared_rate = declaration.arguments.get("learning_rate", declaration.arguments.get("lr"))
     if rate is None or not isinstance(declared_rate, (int, float)) or np.float32(rate) == np.float32(declared_rate):
         return declaration
     return declaration._replace(arguments={**declaration.arguments, "learning_rate": rate})
 
 
-def with_model(run: Run, custom_objects: Optional[Mapping[str, Any]]) -> Run:
-    """Build the model with the installed TensorFlow, and give the optimizer's state its variables' names."""
-    if run.contents.model_config is None:
+def with_model(
+    source: LoadedSource, make_optimizer: OptimizerFactory, custom_objects: Optional[Mapping[str, Any]] = None
+) -> LoadedSource:
+    """Build the model with the installed Keras, and name the optimizer's state after the model's variables.
+
+    Raises:
+        TranslationError: The file holds no layers, or the installed model has no variables for some of its values.
+        UnreadableFileError: The file lacks the optimizer's configuration or some of the weights.
+        ConversionError: TensorFlow cannot be imported.
+    """
+    path, before = source.path, source.state
+    if before.model_config is None:
         raise TranslationError(
-            f"{run.path}: holds no layers, and so can't become a whole model: build the model in code, compile it with "
-            "a LossScaleOptimizer, call scalekeeper.restore(model, path), and save it with scalekeeper.save_model"
+            f"{path}: holds no layers, so it cannot become a whole model; build the model in code, compile it with a "
+            "LossScaleOptimizer, call scalekeeper.restore(model, path) and save it with scalekeeper.save_model"
         )
-    if run.declaration is None:
-        raise UnreadableFileError(f"{run.path}: its optimizer's configuration is not in it")
-    _require_tensorflow(run.path)
-    model = model_of_config(run.contents.model_config, custom_objects)
-    optimizer = _optimizer(run, custom_objects)
+    if source.declaration is None:
+        raise UnreadableFileError(f"{path}: holds no configuration of the optimizer")
+    _require_tensorflow(path)
+    model = model_from_config(before.model_config, custom_objects)
+    optimizer = make_optimizer(_config_of_slots(source.declaration), custom_objects)
     model.compile(optimizer=optimizer, loss="mse")
-    report = restore_contents(model, run.contents, run.path)
-    state = with_rates(optimizer._contents())
-    source = run.contents
-    state.iterations = source.iterations
-    state.learning_rate = source.learning_rate
-    state.loss_scale, state.loss_scale_state = run.declaration.policy, source.loss_scale_state
-    state.skipped_steps, state.skips = source.skipped_steps, source.skips
-    state.model_config, state.training_config = source.model_config, source.training_config
-    state.variables = source.variables
-    if not source.slots and not source.weight_list:
-        state.slots = {}  # those of a new optimizer, which are not the file's
+    report = restore_state(model, before, path)
+    state = dataclasses.replace(
+        with_rate_in_momentum(optimizer._give_state()),
+        iterations=before.iterations,
+        learning_rate=before.learning_rate,
+        loss_scale=source.declaration.policy,
+        loss_scale_state=before.loss_scale_state,
+        skipped_steps=before.skipped_steps,
+        skips=before.skips,
+        model_config=before.model_config,
+        training_config=before.training_config,
+        variables=before.variables,
+    )
+    if not before.slots and not before.weight_list:
+        state.slots = {}  # those of the new optimizer are not the file's
     absent = sorted({*owners_of(model.weights)} & {*report.missing})
     if absent:
-        raise UnreadableFileError(f"{run.path}: not all of the model's weights are in it: {', '.join(absent)}")
+        raise UnreadableFileError(f"{path}: lacks weights of the model: {', '.join(absent)}")
     unused = [name for name in report.unused if not name.startswith("loss scale: ")]
     if unused:
-        raise TranslationError(f"{run.path}: the installed model and optimizer have no place for {', '.join(unused)}")
-    return run._replace(contents=state, model=model, notes=list(source.notes))
+        raise TranslationError(f"{path}: the installed model and optimizer have no variables for {', '.join(unused)}")
+    return source._replace(state=state, model=model, notes=list(before.notes))
 
 
 def _require_tensorflow(path: str) -> None:
     try:
         importlib.import_module("tensorflow")
     except ImportError as error:
-        raise ConversionError(f"{path}: it takes TensorFlow to convert it, which can't be imported: {error}") from error
+        raise ConversionError(f"{path}: converting it needs TensorFlow, which cannot be imported: {error}") from error
 
 
-def _optimizer(run: Run, custom_objects: Optional[Mapping[str, Any]]) -> Any:
-    """One that can hold the slots; its loss scale does not matter here, and may be of a class that is not there.
+def _config_of_slots(declaration: OptimizerConfig) -> Dict[str, Any]:
+    """Return the configuration of an optimizer that can hold the slots.
 
-    It is one of the kind that a conversion for the installed TensorFlow would choose: the experimental RMSprop of 2.10
-    would round what it is given.
+    Its loss scale does not matter, and its class may be unknown here. The inner optimizer is the one that a conversion
+    for the installed TensorFlow would choose: the experimental RMSprop of TF 2.10 would round the slots.
     """
-    assert run.declaration is not None
-    cls: Any = importlib.import_module("...optimizer", __package__).LossScaleOptimizer
-    inner = said_to(aim(), run.declaration._replace(policy=None)).config
-    scale = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 1.0}}
-    return cls.from_config({"inner_optimizer": inner, "loss_scale": scale}, custom_objects)
+    inner = encode_config(conversion_target().keras, declaration._replace(policy=None)).config
+    fixed = {"class_name": "FixedLossScale", "config": {"loss_scale_value": 1.0}}
+    return {"inner_optimizer": inner, "loss_scale": fixed}
+
+
+def state_for_writing(source: LoadedSource, encoded: Optional[EncodedConfig]) -> TrainingState:
+    """Return the state as a record holds it: scalekeeper is its writer, the optimizer is configured for the target."""
+    config = source.state.optimizer_config if encoded is None else encoded.config
+    return dataclasses.replace(source.state, writer=Writer("npz", scalekeeper=_own_version()), optimizer_config=config)
+
+
+@functools.lru_cache(maxsize=None)
+def _own_version() -> str:
+    return metadata.version("scalekeeper")
+
+
+class ModelPayload(NamedTuple):
+    """A model with its training state for a target, ready to be written."""
+
+    target: ConversionTarget
+    encoded: EncodedConfig
+    class_name: str  # of the inner optimizer
+    state: TrainingState  # the optimizer's, by the names of the model's variables
+    model: Any  # with its weights
+    model_config: Dict[str, Any]
+    training_config: Dict[str, Any]
+    dropped: List[str]
+
+    @classmethod
+    def of(
+        cls,
+        source: LoadedSource,
+        target: ConversionTarget,
+        encoded: Optional[EncodedConfig],
+        *,
+        with_modules: bool,
+        custom_objects: Optional[Mapping[str, Any]] = None,
+    ) -> "ModelPayload":
+        """Return the payload of a source with a model; ``with_modules`` for formats that name modules of classes."""
+        assert encoded is not None
+        assert source.class_name is not None
+        assert source.state.model_config is not None
+        rules = target.keras.model_config_rules
+        training, dropped = translate_compile_config(source.state.training_config, rules, with_modules)
+        model_config = translate_model_config(
+            source.state.model_config,
+            rules,
+            layer_arguments(target.target),
+            frozenset(custom_objects or ()),
+            where=str(target.keras),
+            package=target.keras.package if with_modules else None,
+        )
+        state = state_for_writing(source, encoded)
+        return cls(target, encoded, source.class_name, state, source.model, model_config, training, dropped)
+
+    @property
+    def profile(self) -> KerasProfile:
+        """The Keras generation of the optimizer on the target."""
+        return self.encoded.profile
+
+    @property
+    def has_state(self) -> bool:
+        return self.state.iterations is not None
+
+    @property
+    def _learning_rate(self) -> Optional[float]:
+        """The learning rate if it is a variable; None for a schedule."""
+        rate = inner_config(self.encoded.config)["config"].get("learning_rate")
+        return float(rate) if isinstance(rate, (int, float)) else None
+
+    @property
+    def variables(self) -> OptimizerVariables:
+        """The variables of the optimizer. The loss scale is the initial one if the file has no state."""
+        state, loss_scale = self.state, None
+        if self.encoded.has_wrapper:
+            policy = state.loss_scale or {"config": {}}
+            initial = float(policy["config"].get("initial_loss_scale", 1))
+            loss_scale = {"current_loss_scale": initial, **state.loss_scale_state}
+        return OptimizerVariables(
+            self.class_name,
+            state.iterations or 0,
+            self._learning_rate,
+            state.scalars,
+            state.slots,
+            list(state.owners),
+            loss_scale,
+        )

@@ -1,1 +1,318 @@
-"""One codec per file format."""
+"""File formats: the codec interface and the registry, the only list of formats, endings and titles.
+
+One module holds one codec: how a format is detected, read, written and described. A new format is a subclass of
+:class:`Format` that is passed to :func:`register_format`.
+"""
+
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import os
+import zipfile
+
+from ...registry.errors import ConversionError, MissingFileError, NameTakenError, TranslationError, UnreadableFileError
+from ...registry.errors import unknown as unknown_name
+from .._atomic import replacing
+
+if TYPE_CHECKING:
+    from .._conversion.loaded_source import LoadedSource
+    from .._conversion.target import ConversionTarget
+    from ..keras._optimizer_config import EncodedConfig
+    from ..optimizer_adapter import OptimizerFactory
+    from ..training_state import TrainingState
+
+__all__ = [
+    "ConversionRequest",
+    "Format",
+    "ResumeContext",
+    "WritePlan",
+    "detect",
+    "format_by_ending",
+    "format_by_name",
+    "formats",
+    "read",
+    "register_format",
+    "unregister_format",
+]
+
+
+class ConversionRequest(NamedTuple):
+    """What a codec needs to write a file for a target."""
+
+    source: "LoadedSource"
+    target: "ConversionTarget"
+    encoded: "Optional[EncodedConfig]"  # the optimizer's configuration for the target, if it is known
+    make_optimizer: "OptimizerFactory"
+    custom_objects: Optional[Mapping[str, Any]] = None
+
+
+class WritePlan(NamedTuple):
+    """A file that is ready to be written, and what of the source it leaves out."""
+
+    dropped: List[str]  # in sentences
+    write: Callable[[str], None]  # takes the path of a new file
+
+
+class ResumeContext(NamedTuple):
+    """What a codec needs to continue training from files in another process."""
+
+    optimizer: Any  # a new one
+    compile_model: Callable[[Any], Any]  # builds the model in code and compiles it with an optimizer
+    load_model: Optional[Callable[[str], Any]] = None  # None: the installed Keras cannot rebuild the model
+
+
+class Format:
+    """The codec of one format.
+
+    A format that stores a whole training state needs ``name``, ``title``, ``phrase``, ``endings``, :meth:`matches`,
+    :meth:`read` and :meth:`write`; the rest has defaults.
+    """
+
+    name = ""  # as in ``convert(format=…)`` and ``Inspection.format``
+    title = ""  # for people: "H5 file"
+    phrase = ""  # the same in a sentence: "an H5 file"
+    label = ""  # the same in a table: "H5"
+    endings: Tuple[str, ...] = ()  # of file names
+    holds_layers = False  # a whole model, which Keras writes and ``load_model`` reads
+    holds_weights = True  # the values of the model's variables
+    holds_state = True  # iterations, slots, loss-scale state
+    is_folder = False
+    written_by = "scalekeeper"  # the function that writes it, for people
+    loaded_by = "restore"  # the function that reads it, for people
+    run_files: Tuple[str, ...] = ()  # what ``save_run`` writes
+
+    @property
+    def default_ending(self) -> str:
+        """The ending that a renamed file gets."""
+        return self.endings[0] if self.endings else ""
+
+    # Detection
+
+    def matches(self, path: str) -> bool:
+        """Return whether the file or folder at a path has this format, judged by what is inside."""
+        raise NotImplementedError
+
+    def path_of(self, folder: str, name: str) -> Optional[str]:
+        """Return the path to convert if a file in a folder belongs to this format, judged by its name."""
+        return os.path.join(folder, name) if _ending(name) in self.endings else None
+
+    # Reading
+
+    def read(self, path: str, class_name: Optional[str] = None) -> "TrainingState":
+        """Return what a file holds. Arrays stay in the file until they are read.
+
+        Args:
+            path: A path that :meth:`matches`.
+            class_name: The class of the inner optimizer, if the caller knows it. A checkpoint does not store it.
+        """
+        raise NotImplementedError
+
+    def resolve(self, path: str) -> str:
+        """Return the path of the data, where a path may also be a folder that contains it."""
+        return path
+
+    def marker(self, path: str) -> str:
+        """Return the file or folder that exists if there is data at a path."""
+        return path
+
+    def require_self_contained(self, path: str) -> None:
+        """Raise UnreadableFileError if a file refers to others. Called before Keras opens it."""
+
+    def checkpoint_prefix(self, path: str) -> Optional[str]:
+        """Return the prefix of the checkpoint that the format contains; None if it contains none."""
+        return None
+
+    # Description
+
+    def describe(self, state: "TrainingState") -> str:
+        """Return what kind of file it is, in a few words."""
+        return self.title
+
+    def usage(self, path: str, state: "TrainingState") -> str:
+        """Return the line of code that uses a file."""
+        if state.model_config is not None and state.variables:
+            return f"model = scalekeeper.load_model({path!r})"
+        return f"scalekeeper.restore(model, {path!r})  # a model that is built and compiled in code"
+
+    # Writing: save_model
+
+    def add_state(self, path: str, state: "TrainingState") -> None:
+        """Add what Keras leaves out to a file that Keras has just written, where Keras ignores it."""
+        raise NotImplementedError
+
+    # Writing: convert
+
+    def obstacle(self, target: "ConversionTarget") -> Optional[str]:
+        """Return why this format cannot be written for a target; None if it can."""
+        return None
+
+    def needs_model(self, source: "LoadedSource") -> bool:
+        """Return whether writing needs the source's model, built by the installed Keras."""
+        return bool(source.state.weight_list)
+
+    def plan(self, request: ConversionRequest) -> WritePlan:
+        """Return how to write a source for a target. Everything that cannot be translated is an error here."""
+        from .._conversion.loaded_source import state_for_writing
+
+        if request.target.is_plain:
+            raise TranslationError(
+                f"plain Keras cannot read {self.phrase} of scalekeeper: choose a checkpoint or drop '-plain'"
+            )
+        state = state_for_writing(request.source, request.encoded)
+        return WritePlan(list(self.dropped(request.source)), lambda path: self.write(path, state))
+
+    def dropped(self, source: "LoadedSource") -> Iterator[str]:
+        """Yield what this format cannot hold of a source, whatever the target, in sentences."""
+        if source.state.model_config is not None and not self.holds_layers:
+            yield f"the layers of the model: {self.phrase} holds values only"
+
+    def write(self, path: str, state: "TrainingState") -> None:
+        """Write a training state to a new file."""
+        raise NotImplementedError
+
+    def replace(self, destination: str, write: Callable[[str], None]) -> None:
+        """Write a file atomically."""
+        with replacing(destination) as temporary:
+            write(temporary)
+
+    # Saving a run and resuming it in another process
+
+    @property
+    def run_name(self) -> str:
+        """The name of this way to save a run, in ``scalekeeper demo``."""
+        return self.name
+
+    def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
+        """Return whether an installed Keras can save a model in this format and train it further."""
+        return True
+
+    def save_run(self, model: Any, folder: str) -> None:
+        """Save a model that is being trained to ``run_files`` in a folder."""
+        from ..models import training_state_of
+
+        path = os.path.join(folder, self.run_files[0])
+        self.replace(path, lambda temporary: self.write(temporary, training_state_of(model)))
+
+    def resume_run(self, folder: str, context: ResumeContext) -> Any:
+        """Return a model that continues from what ``save_run`` wrote."""
+        from ..restore import restore
+
+        model = context.compile_model(context.optimizer)
+        restore(model, os.path.join(folder, self.run_files[0]))
+        return model
+
+
+_built_in: Dict[str, Format] = {}
+_registered: Dict[str, Format] = {}
+
+
+def register_format(codec: Format) -> Format:
+    """Add a format. It is tried before those of scalekeeper when a file is detected.
+
+    Args:
+        codec: The codec; its ``name`` and ``endings`` must be free.
+
+    Returns:
+        The codec.
+
+    Raises:
+        NameTakenError: Another format has the name or one of the endings.
+    """
+    if codec.name in _all():
+        raise NameTakenError(f"a format {codec.name!r} is registered already: choose another name")
+    for ending in codec.endings:
+        if any(ending in other.endings for other in formats()):
+            raise NameTakenError(f"the ending {ending!r} belongs to another format: choose another one")
+    _registered[codec.name] = codec
+    return codec
+
+
+def unregister_format(name: str) -> None:
+    """Remove a format that was added with :func:`register_format`."""
+    del _registered[name]
+
+
+def formats() -> Tuple[Format, ...]:
+    """Return all formats."""
+    return tuple(_all().values())
+
+
+def _all() -> Dict[str, Format]:
+    """Return all formats by name. The codecs of this package are imported on first use."""
+    if not _built_in:
+        from . import checkpoint, config_json, h5, keras_zip, npz, saved_model
+
+        modules = (h5, keras_zip, saved_model, checkpoint, npz, config_json)
+        _built_in.update({module.CODEC.name: module.CODEC for module in modules})  # at once: threads may wait for it
+    return {**_built_in, **_registered}
+
+
+def format_by_name(name: Any) -> Format:
+    """Return the format of a name.
+
+    Raises:
+        ConversionError: There is no such format.
+    """
+    found = _all().get(name) if isinstance(name, str) else None
+    if found is None:
+        raise ConversionError(unknown_name("format", name, list(_all())))
+    return found
+
+
+def format_by_ending(path: str) -> Optional[Format]:
+    """Return the format that the name of a file ends with; None if no format has such an ending."""
+    ending = _ending(path)
+    return next((codec for codec in formats() if ending in codec.endings), None)
+
+
+def _ending(path: str) -> str:
+    return os.path.splitext(path)[1].lower()
+
+
+def detect(path: Any) -> Optional[Format]:
+    """Return the format of a file, SavedModel or checkpoint, judged by what is inside and not by its name.
+
+    Returns:
+        The format; None for text of another kind, which may be a document.
+
+    Raises:
+        MissingFileError: There is nothing at the path.
+        UnreadableFileError: No format matches.
+    """
+    path = os.fspath(path)
+    for codec in sorted(formats(), key=lambda codec: codec.name in _built_in):
+        if codec.matches(path):
+            return codec
+    if not os.path.exists(path):
+        raise MissingFileError(f"{path}: no such file, SavedModel or checkpoint")
+    if zipfile.is_zipfile(path):
+        raise UnreadableFileError(f"{path}: a zip file with neither a Keras model nor a scalekeeper record in it")
+    if _is_text(path):
+        return None
+    raise UnreadableFileError(f"{path}: unknown format: {known_titles()} can be read")
+
+
+def _is_text(path: str) -> bool:
+    with open(path, "rb") as stream:
+        return b"\0" not in stream.read(4096)
+
+
+def known_titles(codecs: Optional[Sequence[Format]] = None) -> str:
+    """Return the titles of formats as a list for people."""
+    return ", ".join(codec.title for codec in codecs or formats())
+
+
+def read(path: Any, class_name: Optional[str] = None) -> "TrainingState":
+    """Return what a file of any format holds.
+
+    Args:
+        path: A file, SavedModel or checkpoint.
+        class_name: The class of the inner optimizer, if the caller knows it. A checkpoint does not store it.
+
+    Raises:
+        MissingFileError: There is nothing at the path.
+        UnreadableFileError: No format matches, or the file is corrupt.
+    """
+    codec = detect(path)
+    if codec is None:
+        raise UnreadableFileError(f"{path}: unknown format: {known_titles()} can be read")
+    return codec.read(os.fspath(path), class_name)

@@ -1,33 +1,106 @@
-"""JSON files that hold a configuration as ``get_config``, ``serialize`` or ``to_json`` give it."""
+"""JSON files with a configuration as ``get_config``, ``serialize`` or ``to_json`` return it."""
 
-from typing import Any, Mapping, Optional
+from typing import Any, Iterator, Mapping, Optional
 
-from ...registry.errors import UnreadableFileError
-from .._json_text import LONGEST, parsed
-from ..training_state import Contents, Writer
+import json
+import os
+
+from ...registry.errors import ConversionError, UnreadableFileError
+from .._conversion.loaded_source import LoadedSource
+from .._resource_limits import MAX_JSON_LENGTH, parse_json
+from ..training_state import TrainingState, Writer
+from . import ConversionRequest, Format, ResumeContext, WritePlan
+from .npz import read_arrays, read_state, save_arrays, save_state
+
+_INNER = ("inner_optimizer", "optimizer")
 
 
-def read(path: str) -> Contents:
-    """What a configuration in a JSON file declares."""
-    config = config_in(path)
-    if config is None:
-        raise UnreadableFileError(f"{path}: JSON, but no configuration of an optimizer or a model")
-    contents = Contents(Writer("config", keras=_text(config.get("keras_version"))))
-    if _is_model(config):
-        contents.model_config = dict(config)
-    else:
-        contents.optimizer_config = dict(config)
-    return contents
+class ConfigFormat(Format):
+    """The codec of configurations. They hold no state."""
+
+    name = "config"
+    title = "configuration in JSON"
+    phrase = "a configuration"
+    label = "config"
+    endings = (".json",)
+    holds_weights = False
+    holds_state = False
+    written_by = "get_config"
+    loaded_by = "from_config, load_state_dict"
+    run_files = ("optimizer.json", "optimizer.npz", "weights.npz")
+
+    def matches(self, path: str) -> bool:
+        return os.path.isfile(path) and not path.endswith(".index") and config_in(path) is not None
+
+    def path_of(self, folder: str, name: str) -> Optional[str]:
+        path = super().path_of(folder, name)
+        return path if path is not None and config_in(path) is not None else None
+
+    def read(self, path: str, class_name: Optional[str] = None) -> TrainingState:
+        config = config_in(path)
+        if config is None:
+            raise UnreadableFileError(f"{path}: JSON, but not the configuration of an optimizer or a model")
+        version = config.get("keras_version")
+        state = TrainingState(Writer("config", keras=version if isinstance(version, str) else None))
+        if _is_model(config):
+            state.model_config = dict(config)
+        else:
+            state.optimizer_config = dict(config)
+        return state
+
+    def usage(self, path: str, state: TrainingState) -> str:
+        if state.model_config is not None:
+            return f"model = tf.keras.models.model_from_json(open({path!r}).read())"
+        part = "['config']" if "class_name" in (state.optimizer_config or {}) else ""
+        return f"optimizer = scalekeeper.LossScaleOptimizer.from_config(json.load(open({path!r})){part})"
+
+    def needs_model(self, source: LoadedSource) -> bool:
+        return False
+
+    def plan(self, request: ConversionRequest) -> WritePlan:
+        dropped = [*self.dropped(request.source)]
+        if request.encoded is None:
+            raise ConversionError(f"{request.source.path}: holds no class and arguments of the optimizer")
+        if request.target.is_plain:
+            dropped += request.encoded.dropped
+        config = request.encoded.config if request.target.is_plain else request.encoded.full_config
+        return WritePlan(dropped, lambda path: _write_json(path, config))
+
+    def dropped(self, source: LoadedSource) -> Iterator[str]:
+        if source.state.variables:
+            yield "the weights of the model: a configuration holds none"
+        if source.state.iterations is not None or source.state.slots or source.state.loss_scale_state:
+            yield "iterations, slots and the loss scale's state: a configuration holds none"
+
+    def save_run(self, model: Any, folder: str) -> None:
+        config, state, weights = (os.path.join(folder, name) for name in self.run_files)
+        self.replace(config, lambda path: _write_json(path, model.optimizer.get_config(), indent=2))
+        save_state(model.optimizer, state)
+        save_arrays(weights, {str(index): weight for index, weight in enumerate(model.get_weights())})
+
+    def resume_run(self, folder: str, context: ResumeContext) -> Any:
+        config, state, weights = (os.path.join(folder, name) for name in self.run_files)
+        policy = type(context.optimizer.loss_scale)  # perhaps a class of the caller that is not registered
+        with open(config, encoding="utf-8") as stream:
+            optimizer = type(context.optimizer).from_config(json.load(stream), {policy.__name__: policy})
+        model = context.compile_model(optimizer)
+        arrays = read_arrays(weights)
+        model.set_weights([arrays[str(index)] for index in range(len(arrays))])
+        model.optimizer.load_state_dict(read_state(state), model.trainable_variables)
+        return model
+
+
+CODEC = ConfigFormat()
 
 
 def config_in(path: str) -> Optional[Mapping[str, Any]]:
-    """The configuration of an optimizer or a model that is the whole of a JSON file; None for anything else."""
+    """Return the configuration of an optimizer or a model that a JSON file consists of; None for anything else."""
     with open(path, "rb") as stream:
-        data = stream.read(LONGEST + 1)
-    if len(data) > LONGEST:
+        data = stream.read(MAX_JSON_LENGTH + 1)
+    if len(data) > MAX_JSON_LENGTH:
         return None
     try:
-        config = parsed(data.decode("utf-8"))
+        config = parse_json(data.decode("utf-8"))
     except ValueError:
         return None
     if not isinstance(config, dict):
@@ -35,15 +108,12 @@ def config_in(path: str) -> Optional[Mapping[str, Any]]:
     return config if _is_object(config) or any(_is_object(config.get(name)) for name in _INNER) else None
 
 
-_INNER = ("inner_optimizer", "optimizer")
-
-
 def _is_object(config: Any) -> bool:
-    return isinstance(config, dict) and isinstance(config.get("class_name"), str) and _is_mapping(config.get("config"))
-
-
-def _is_mapping(value: Any) -> bool:
-    return isinstance(value, dict)
+    return (
+        isinstance(config, dict)
+        and isinstance(config.get("class_name"), str)
+        and isinstance(config.get("config"), dict)
+    )
 
 
 def _is_model(config: Mapping[str, Any]) -> bool:
@@ -51,5 +121,6 @@ def _is_model(config: Mapping[str, Any]) -> bool:
     return isinstance(inside, dict) and isinstance(inside.get("layers"), list)
 
 
-def _text(value: Any) -> Optional[str]:
-    return value if isinstance(value, str) else None
+def _write_json(path: str, config: Any, indent: Optional[int] = None) -> None:
+    with open(path, "w", encoding="utf-8") as stream:
+        json.dump(config, stream, indent=indent)

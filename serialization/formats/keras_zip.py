@@ -1,57 +1,114 @@
-"""``.keras`` files: of 2.12 to 2.15, tf_keras, Keras 3, and ours. Before 2.12, Keras writes H5 under that name."""
+"""``.keras`` files of TF 2.12 to 2.15, tf_keras, Keras 3 and scalekeeper. Before 2.12, Keras writes H5 to that name."""
 
-from typing import Any
+from typing import Any, List, Optional
 
+import datetime
+import json
+import os
+import re
+import shutil
 import zipfile
 
 import h5py
 
-from ...registry.errors import UnreadableFileError
-from .._untrusted_hdf5 import H5
-from .._zip_members import json_member, opened_member, readable
-from ..keras import _native_skip_behavior
-from ..training_state import Contents, Writer
+from ...registry.errors import TranslationError, UnreadableFileError
+from .._conversion.loaded_source import ModelPayload
+from .._conversion.target import ConversionTarget
+from .._record import ADDED_SLOTS, record_of, take_record
+from .._untrusted_hdf5 import H5, require_self_contained
+from .._zip_members import json_member, readable, seekable_member
+from ..keras.profile import skipped_steps_of_keras
+from ..training_state import TrainingState, Value, Writer
 from . import _keras_weights_h5, h5
-from .detection import is_h5
-from .npz import take_record
+from ._whole_model import WholeModelFormat
 
-METADATA, WEIGHTS = "metadata.json", "model.weights.h5"
-RECORD = "scalekeeper"  # what ours adds to the metadata; slots, if need be, are added to the weights
+CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
+RECORD = "scalekeeper"  # the key that scalekeeper adds to the metadata
+_NOT_IN_MODEL = ("optimizer", "metrics", ADDED_SLOTS)
+_ATTENTION = re.compile(r"_?(query|key|value|output)_dense")  # without the underscore from Keras 3 on
 
 
-def read(path: str) -> Contents:
-    """What a ``.keras`` file holds. Its arrays stay there until they are asked for."""
-    if is_h5(path):
+class KerasZipFormat(WholeModelFormat):
+    """The codec of ``.keras`` files."""
+
+    name = "keras"
+    title = ".keras file"
+    phrase = "a .keras file"
+    label = ".keras"
+    endings = (".keras",)
+    run_files = ("model.keras",)
+    names_modules = True
+
+    def matches(self, path: str) -> bool:
+        return has_member(path, CONFIG)
+
+    def read(self, path: str, class_name: Optional[str] = None) -> TrainingState:
+        return read(path)
+
+    def require_self_contained(self, path: str) -> None:
+        require_self_contained(h5_member(path, WEIGHTS))
+
+    def add_state(self, path: str, state: TrainingState) -> None:
+        add_state(path, state)
+
+    def obstacle(self, target: ConversionTarget) -> Optional[str]:
+        if not target.keras.reads_keras_zip:
+            return f"{target.keras} does not read .keras files: choose .h5"
+        return None
+
+    def write_model(self, path: str, payload: ModelPayload) -> None:
+        write(path, payload)
+
+    def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
+        return hasattr(getattr(keras, "saving", None), "load_model")
+
+
+CODEC = KerasZipFormat()
+
+
+def has_member(path: str, name: str) -> bool:
+    """Return whether a path is a zip file with a member of a name."""
+    if not os.path.isfile(path) or path.endswith(".index") or not zipfile.is_zipfile(path):
+        return False
+    with readable(path), zipfile.ZipFile(path) as archive:
+        return name in archive.namelist()
+
+
+# Reading
+
+
+def read(path: str) -> TrainingState:
+    """Return what a ``.keras`` file holds. Arrays stay in the file until they are read."""
+    if h5.is_hdf5(path):
         return h5.read(path)
     with readable(path, "a .keras file"), zipfile.ZipFile(path) as archive:
-        config = json_member(archive, "config.json", path)
+        config = json_member(archive, CONFIG, path)
         metadata = json_member(archive, METADATA, path) or {}
-        members = set(archive.namelist())
-        if config is None or WEIGHTS not in members:
-            raise UnreadableFileError(f"{path}: a zip file without config.json and {WEIGHTS}: Keras did not write it")
+        if config is None or WEIGHTS not in archive.namelist():
+            raise UnreadableFileError(f"{path}: a zip file without {CONFIG} and {WEIGHTS}, so Keras did not write it")
         training = config.pop("compile_config", None)
         training = training if isinstance(training, dict) else {}
         version = metadata.get("keras_version")
         version = version if isinstance(version, str) else None
-        contents = Contents(
+        state = TrainingState(
             Writer("keras", keras=version),
             model_config=config,
             optimizer_config=training.pop("optimizer", None),
             training_config=training or None,
-            skipped_steps=_native_skip_behavior.of_keras(version),
+            skipped_steps=skipped_steps_of_keras(version),
         )
     source = h5_member(path, WEIGHTS)
     with source.opened() as file:
-        _keras_weights_h5.take(contents, source, file, config)
-        h5.take_added_slots(contents, source, file)
+        _keras_weights_h5.take(state, source, file, config)
+        h5.take_added_slots(state, source, file)
     if RECORD in metadata:
-        take_record(contents, metadata[RECORD])
-    return contents
+        take_record(state, metadata[RECORD])
+    return state
 
 
 def h5_member(path: str, name: str) -> H5:
-    """An HDF5 file that is a member of the zip file at a path."""
-    return H5(f"{path}: {name}", lambda: _H5Stream(opened_member(path, name)))
+    """Return the HDF5 file that is a member of the zip file at a path."""
+    return H5(f"{path}: {name}", lambda: _H5Stream(seekable_member(path, name)))
 
 
 class _H5Stream(h5py.File):  # type: ignore[misc]
@@ -68,3 +125,104 @@ class _H5Stream(h5py.File):  # type: ignore[misc]
     def close(self) -> None:
         super().close()
         self._own_stream.close()
+
+
+# Writing
+
+
+def add_state(path: str, state: TrainingState) -> None:
+    """Add record and slots to existing members: some versions cannot read weights beside an unknown member."""
+    has_slots = bool(read(path).weight_list)
+    weights, copy = path + ".weights", path + ".copy"
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
+        for name in old.namelist():
+            with old.open(name) as stream:
+                if name == METADATA:
+                    new.writestr(name, json.dumps({**json.load(stream), RECORD: record_of(state)}))
+                    continue
+                with open(weights, "wb") as file:
+                    shutil.copyfileobj(stream, file)
+            if name == WEIGHTS and not has_slots:
+                with h5py.File(weights, "a") as store:
+                    h5.add_slots(store, state)
+            new.write(weights, name)
+    os.remove(weights)
+    os.replace(copy, path)
+
+
+def write(path: str, payload: ModelPayload) -> None:
+    """Write a model as the Keras of a target writes it.
+
+    The installed Keras writes the model's weights; they are renamed where the target has other names.
+    """
+    weights = path + ".weights.h5"
+    _write_weights(payload.model, path + ".installed.keras", weights)
+    with h5py.File(weights, "a") as file:
+        for name in _NOT_IN_MODEL:
+            file.pop(name, None)
+        _rename(file, payload.target)
+        if payload.has_state:
+            _write_optimizer(file, payload)
+    config = {
+        **payload.model_config,
+        "compile_config": {**payload.training_config, "optimizer": payload.encoded.config},
+    }
+    metadata = {
+        "keras_version": payload.target.keras.version,
+        "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
+        **({} if payload.target.is_plain else {RECORD: record_of(payload.state)}),
+    }
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(METADATA, json.dumps(metadata))
+        archive.writestr(CONFIG, json.dumps(config))
+        archive.write(weights, WEIGHTS)
+
+
+def _write_weights(model: Any, path: str, weights: str) -> None:
+    model.save(path)
+    if not zipfile.is_zipfile(path):
+        raise TranslationError(
+            "the installed TensorFlow does not write .keras files, which is needed to write one for another: use "
+            "TensorFlow 2.13 or newer, or choose .h5"
+        )
+    with zipfile.ZipFile(path) as archive, archive.open(WEIGHTS) as member, open(weights, "wb") as stream:
+        shutil.copyfileobj(member, stream)
+
+
+def _rename(group: Any, target: ConversionTarget) -> None:
+    """Rename, at any depth, what the target names differently."""
+    for name in list(group):
+        if not isinstance(group[name], h5py.Group):
+            continue
+        _rename(group[name], target)
+        new = _name_on(target, name)
+        if new != name:
+            group.move(name, new)
+
+
+def _name_on(target: ConversionTarget, name: str) -> str:
+    attention = _ATTENTION.fullmatch(name)
+    if attention:
+        return f"{target.keras.profile.attention_prefix}{attention.group(1)}_dense"
+    if name in _keras_weights_h5.LAYER_GROUPS:
+        return target.keras.keras_zip_layers_group
+    return name
+
+
+def _write_optimizer(file: Any, payload: ModelPayload) -> None:
+    """Write numbered variables. Keras writes none of a legacy optimizer, so scalekeeper adds its slots."""
+    variables = payload.profile.keras_zip_variables(payload.variables)
+    if variables is None:
+        if not payload.target.is_plain:
+            h5.add_slots(file, payload.state)
+        return
+    outer, inner = variables
+    if payload.encoded.has_wrapper:
+        _write_list(file, "optimizer/inner_optimizer/vars", inner)
+    _write_list(file, "optimizer/vars", [*outer, *inner])
+
+
+def _write_list(file: Any, path: str, values: List[Any]) -> None:
+    group = file.create_group(path)
+    for number, value in enumerate(values):
+        group[str(number)] = value.read() if isinstance(value, Value) else value

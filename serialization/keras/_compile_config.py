@@ -3,7 +3,6 @@
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ._model_config_rules import ModelConfigRules
-from .target import KerasTarget
 
 _MODULES = {"loss": "losses", "metrics": "metrics", "weighted_metrics": "metrics"}
 _METRIC_OF_FUNCTION = "MeanMetricWrapper"  # how Keras 2 keeps a metric that was given by its name
@@ -70,10 +69,3 @@ class _Translation(NamedTuple):
         if not self.writes_modules:
             return {"class_name": class_name, "config": config}
         return {"module": f"keras.{module}", "class_name": class_name, "config": config, "registered_name": None}
-
-
-def translated(
-    training: Optional[Mapping[str, Any]], aim: Any, with_modules: bool = False
-) -> Tuple[Dict[str, Any], List[str]]:
-    """Call :func:`translate_compile_config`: the old name, until the callers have moved."""
-    return translate_compile_config(training, KerasTarget(aim.target).model_config_rules, with_modules)

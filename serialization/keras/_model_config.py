@@ -21,7 +21,7 @@ from ._inbound_nodes import (
     has_keras_tensors,
     without_masks,
 )
-from ._model_config_rules import KERAS_2_12_RULES, KERAS_2_RULES, KERAS_3_RULES, ModelConfigRules
+from ._model_config_rules import ModelConfigRules
 from .profile import profile_of_package
 
 # class name → the names of its arguments; None if there is no such layer
@@ -370,8 +370,3 @@ def _plain(value: Any) -> Any:
             return value["config"]["value"]
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else value
-
-
-# Old names, until the callers have moved
-KERAS_3, KERAS_2_NEW, KERAS_2 = KERAS_3_RULES, KERAS_2_12_RULES, KERAS_2_RULES
-translated, translated_for_installed = translate_model_config, translate_for_installed_keras

@@ -259,7 +259,7 @@ def _target_entry(target: KerasTarget, optimizer: OptimizerConfig) -> Tuple[Kera
     """Return the generation that an optimizer is of on the target, and the entry of its class in the target's table."""
     entries = {entry["class"]: entry for entry in target.target.table[OPTIMIZERS].values()}
     for profile in sorted(target.profiles, key=lambda each: each.family != optimizer.family):  # its own family first
-        path = f"{profile.optimizers_path(target.target.version)}.{optimizer.class_name}"
+        path = f"{profile.optimizers_path(target.tensorflow)}.{optimizer.class_name}"
         if path in entries:
             return profile, entries[path]
     known = sorted({path.rpartition(".")[2] for path in entries})
@@ -278,7 +278,7 @@ def _encode_inner(
         config = {key: value for key, value in config.items() if key not in CLIPPING or value is not None}
     if isinstance(config.get("learning_rate"), Mapping):
         config["learning_rate"] = _entry(target, config["learning_rate"], "optimizers.schedules")
-    path = profile.optimizers_path(target.target.version)
+    path = profile.optimizers_path(target.tensorflow)
     return _entry(target, {"class_name": optimizer.class_name, "config": config}, path)
 
 
@@ -293,20 +293,3 @@ def _entry(target: KerasTarget, config: Mapping[str, Any], module: str) -> Dict[
     if not target.writes_modules:
         return dict(config)
     return {"module": f"keras.{module}", **config, "registered_name": None}
-
-
-# Old names, until the callers have moved
-from ._optimizer_arguments import shipped as shipped  # noqa: E402
-from .profile import KERAS_3 as KERAS_3  # noqa: E402
-from .profile import LEGACY as LEGACY  # noqa: E402
-from .profile import NEW as NEW  # noqa: E402
-from .profile import encode_newer_keys  # noqa: E402
-
-in_newer_words = encode_newer_keys
-Declaration = OptimizerConfig
-declared = decode_config
-
-
-def arguments_for(declaration: Any, accepted: Any, defaults: Any, accepted_by_schedule: Any) -> Dict[str, Any]:
-    constructor = Constructor(accepted, defaults, accepted_by_schedule)
-    return translated_arguments(declaration.class_name, declaration.arguments, declaration.family, constructor)

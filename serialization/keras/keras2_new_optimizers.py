@@ -6,7 +6,7 @@ import numpy as np
 
 from ._model_config_rules import KERAS_2_12_RULES, KERAS_2_RULES, ModelConfigRules
 from ._slots import name_parts
-from .profile import ADVANCE, NEW, Frame, KerasProfile, OptimizerVariables, register_profile
+from .profile import ADVANCE, NEW, Frame, KerasProfile, OptimizerVariables
 
 
 class Keras2NewOptimizersProfile(KerasProfile):
@@ -74,4 +74,4 @@ class Keras2NewOptimizersProfile(KerasProfile):
         return KERAS_2_12_RULES if writes_modules else KERAS_2_RULES
 
 
-KERAS_2_NEW_OPTIMIZERS = register_profile(Keras2NewOptimizersProfile())
+KERAS_2_NEW_OPTIMIZERS = Keras2NewOptimizersProfile()

@@ -16,7 +16,6 @@ from .profile import (
     Version,
     encode_newer_keys,
     keras_number,
-    register_profile,
 )
 
 
@@ -136,4 +135,4 @@ class Keras3Profile(KerasProfile):
         return KERAS_3_RULES
 
 
-KERAS_3_PROFILE = register_profile(Keras3Profile())
+KERAS_3_PROFILE = Keras3Profile()

@@ -13,7 +13,6 @@ from .profile import (
     OptimizerVariables,
     Version,
     keras_number,
-    register_profile,
 )
 
 _FIRST_WITH_LEGACY_MODULE = (2, 11)
@@ -93,4 +92,4 @@ class OptimizerV2Profile(KerasProfile):
         return KERAS_2_12_RULES if writes_modules else KERAS_2_RULES
 
 
-OPTIMIZER_V2 = register_profile(OptimizerV2Profile())
+OPTIMIZER_V2 = OptimizerV2Profile()

@@ -3,7 +3,7 @@
 from typing import Any, Dict, Mapping, Optional
 
 from .optimizer_v2 import OptimizerV2Profile
-from .profile import HOLD, POLICY_KEY, Policy, Version, keras_number, register_profile
+from .profile import HOLD, POLICY_KEY, Policy, Version, keras_number
 
 _FIRST_WITHOUT_INNER_CHILD = (2, 3)  # from here on the wrapper takes the inner optimizer's place in a checkpoint
 
@@ -43,4 +43,4 @@ class Tf20To23Profile(OptimizerV2Profile):
         return has_state or version < _FIRST_WITHOUT_INNER_CHILD
 
 
-TF_2_0_TO_2_3 = register_profile(Tf20To23Profile())
+TF_2_0_TO_2_3 = Tf20To23Profile()

@@ -38,7 +38,7 @@ def test_what_would_be_lost_is_refused(folder, tmp_path):
     """It is listed, nothing is written, and the exit code is 1."""
     code, output = run(f"{folder}/model.h5", tmp_path / "state.npz", "--to", "2.15")
     assert code == 1
-    assert "it would lose\n  the model, its layers and its weights: a training state is the optimizer's" in output
+    assert "would drop\n  the model, its layers and its weights" in output
     assert "--allow-loss" in output
     assert os.listdir(str(tmp_path)) == []
 
@@ -61,7 +61,7 @@ def test_a_dry_run_writes_nothing(folder, tmp_path):
     code, output = run(f"{folder}/model.h5", tmp_path / "state.npz", "--dry-run", "--json")
     report = json.loads(output)
     assert code == 0
-    assert report["losses"] == ["the model, its layers and its weights: a training state is the optimizer's"]
+    assert [each.split(":")[0] for each in report["losses"]] == ["the model, its layers and its weights"]
     assert (report["source_format"], report["destination_format"], report["written"]) == ("h5", "npz", False)
     assert os.listdir(str(tmp_path)) == []
 
@@ -72,7 +72,7 @@ def test_nothing_is_overwritten_without_force(folder, tmp_path):
     destination.write_text("old")
     code, output = run(f"{folder}/config.json", destination, "--to", "keras3")
     assert code == 1
-    assert "is there already; --force" in output
+    assert "--force" in output
     assert destination.read_text() == "old"
     code, _ = run(f"{folder}/config.json", destination, "--to", "keras3", "--force")
     assert code == 0
@@ -91,7 +91,7 @@ def test_the_source_is_never_the_destination(folder, tmp_path):
     for destination in (source, link):
         code, output = run(source, destination, "--to", "2.10", "--force")
         assert code == 1
-        assert "is the source, or a part of it" in output
+        assert "overlaps with the source" in output
 
 
 def test_a_folder_is_never_replaced(folder, tmp_path):
@@ -108,7 +108,7 @@ def test_a_folder_is_never_replaced(folder, tmp_path):
     shutil.copy(f"{folder}/state.npz", str(source))
     code, output = run(source, tmp_path / "state", "--format", "npz", "--force")
     assert code == 1
-    assert "has it in it" in output
+    assert "overlaps with the source" in output
     assert digest(str(source)) == digest(f"{folder}/state.npz")
 
 
@@ -117,13 +117,13 @@ def test_a_folder_is_never_replaced(folder, tmp_path):
     [
         ("config.json", "new.h5", [], "a configuration holds no state"),
         ("state.npz", "new.h5", [], "a training state holds no model"),
-        ("model.h5", "new", [], "its name does not tell the format"),
-        ("model.h5", "new.keras", ["--to", "2.3"], "reads no .keras files: choose .h5"),
-        ("model.h5", "new.npz", ["--to", "2.3-plain"], "plain Keras reads no training state"),
+        ("model.h5", "new", [], "--format"),
+        ("model.h5", "new.keras", ["--to", "2.3"], "choose .h5"),
+        ("model.h5", "new.npz", ["--to", "2.3-plain"], "plain Keras cannot read an .npz file"),
         ("model.h5", "new.npz", ["--to", "3.0"], "unknown target '3.0'"),
         ("state.npz", "new.json", ["--to", "2.3", "--format", "saved_model"], "a training state holds no model"),
         ("no.h5", "new.npz", [], "no such file"),
-        ("expected.json", "new.json", [], "a document, or any other text"),
+        ("expected.json", "new.json", [], "no training state"),
     ],
 )
 def test_what_can_not_be(folder, tmp_path, source, destination, options, message):

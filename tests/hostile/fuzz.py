@@ -212,7 +212,7 @@ def wrong_with(code, said):
 def work(tried, seed, numbers, folder, watcher, report):
     """Go through inputs, and say a line for each."""
     resource.setrlimit(resource.RLIMIT_AS, (tried.address_space, resource.RLIM_INFINITY))
-    _resource_limits.be_bounded()  # as the copy is in which a command looks into a file
+    _resource_limits.enable_process_limits()  # as the copy is in which a command looks into a file
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

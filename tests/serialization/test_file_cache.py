@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from scalekeeper.serialization._file_cache import kept_open, opened
+from scalekeeper.serialization._file_cache import keep_files_open, open_file
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def opener():
 def read_twice(opener):
     """How many times it was opened, and whether the last file is open still."""
     for _ in range(2):
-        with opened("key", opener) as file:
+        with open_file("key", opener) as file:
             assert not file.closed
     return len(opener.files), not opener.files[-1].closed
 
@@ -34,13 +34,13 @@ def test_by_default_nothing_stays_open(opener):
 
 def test_inside_it_a_file_is_opened_once(opener):
     """And is open until the end."""
-    with kept_open():
+    with keep_files_open():
         assert read_twice(opener) == (1, True)
 
 
 def test_it_is_closed_afterwards(opener):
     """Then each read opens and closes again."""
-    with kept_open():
+    with keep_files_open():
         read_twice(opener)
     assert opener.files[0].closed
     assert read_twice(opener) == (3, False)
@@ -49,7 +49,7 @@ def test_it_is_closed_afterwards(opener):
 def test_it_is_closed_after_an_error(opener):
     """Too."""
 
-    @kept_open()
+    @keep_files_open()
     def fail():
         read_twice(opener)
         raise KeyError
@@ -62,8 +62,8 @@ def test_it_is_closed_after_an_error(opener):
 
 def test_nested_the_outer_one_counts(opener):
     """What was opened inside stays open for what follows."""
-    with kept_open():
-        with kept_open():
+    with keep_files_open():
+        with keep_files_open():
             read_twice(opener)
         assert read_twice(opener) == (1, True)
     assert opener.files[0].closed

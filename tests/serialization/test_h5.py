@@ -201,7 +201,7 @@ def test_links_are_not_followed(tmp_path, link):
     with h5py.File(path, "a") as file:
         del file["model_weights/d1/d1/bias:0"]
         file["model_weights/d1/d1/bias:0"] = link
-    with pytest.raises(UnreadableFileError, match="there is no d1/bias:0"):
+    with pytest.raises(UnreadableFileError, match="d1/bias:0"):
         h5.read(path)
 
 
@@ -214,7 +214,7 @@ def test_data_in_other_files_is_not_read(tmp_path):
         group = file["model_weights/d1"]
         del group["d1/bias:0"]
         group.create_dataset("d1/bias:0", (2,), "float32", external=[(str(secret), 0, 8)])
-    with pytest.raises(UnreadableFileError, match="kept in other files"):
+    with pytest.raises(UnreadableFileError, match="bias:0 .* other files"):
         h5.read(path)
 
 
@@ -253,7 +253,7 @@ def test_an_h5_file_of_somebody_elses(tmp_path):
     """HDF5, but nothing of Keras's."""
     with h5py.File(str(tmp_path / "x.h5"), "w") as file:
         file["data"] = [1, 2, 3]
-    with pytest.raises(UnreadableFileError, match="holds no layers"):
+    with pytest.raises(UnreadableFileError, match="layers"):
         h5.read(str(tmp_path / "x.h5"))
 
 

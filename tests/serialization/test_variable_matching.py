@@ -2,7 +2,7 @@
 
 import pytest
 
-from scalekeeper.serialization._variable_matching import match_owners
+from scalekeeper.serialization._variables import match_owners
 
 SHAPES = {"d1/kernel": (3, 4), "d1/bias": (4,), "d2/kernel": (4, 1), "d2/bias": (1,)}
 

@@ -6,7 +6,7 @@ import os
 import pytest
 
 import scalekeeper
-from scalekeeper.serialization.conversion import ENDINGS
+from scalekeeper.serialization.formats import formats
 from scalekeeper_test_support import installed_keras
 from scalekeeper_test_support.conversion_round_trips import difference, told
 from scalekeeper_test_support.golden import archives, matrix
@@ -31,7 +31,7 @@ TARGET_OF = {
 OTHERS = ("2.0", "2.3", "2.10", "2.15", "tf_keras", "keras3")
 WITH_KERAS_FILES = ("2.15", "tf_keras", "keras3")
 MODELS = ("h5", "keras")
-ENDING = {file_format: ending for ending, file_format in reversed(list(ENDINGS.items()))}
+ENDING = {codec.name: codec.endings[0] for codec in formats() if codec.endings}
 
 
 def pairs():

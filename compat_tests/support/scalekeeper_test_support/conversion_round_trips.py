@@ -4,7 +4,9 @@ import re
 
 import numpy as np
 
+from scalekeeper.optimizer.models import _make_optimizer
 from scalekeeper.serialization._conversion import loaded_source
+from scalekeeper.serialization.formats import detect
 from scalekeeper.serialization.keras._optimizer_config import plain_numbers
 
 # what says nothing, or is there on some versions only and, in these files, at its default
@@ -17,22 +19,20 @@ UNTOLD = (
 
 def told(path, with_model=False):
     """Everything that a file says of a training run, with all arrays."""
-    run = loaded_source.opened(path)
+    source = loaded_source.open_source(path, detect(path))
     if with_model:
-        run = loaded_source.with_model(run, None)
-    contents, declaration = run.contents, run.declaration
+        source = loaded_source.with_model(source, _make_optimizer)
+    state, declaration = source.state, source.declaration
     found = {
-        "iterations": contents.iterations,
-        "state": {name: float(value) for name, value in contents.loss_scale_state.items()},
-        "skipped_steps": contents.skipped_steps,
-        "skips": contents.skips,
-        "slots": {
-            owner: {name: value.read() for name, value in slots.items()} for owner, slots in contents.slots.items()
-        },
-        "variables": {owner: value.read() for owner, value in contents.variables.items()},
+        "iterations": state.iterations,
+        "state": {name: float(value) for name, value in state.loss_scale_state.items()},
+        "skipped_steps": state.skipped_steps,
+        "skips": state.skips,
+        "slots": {owner: {name: value.read() for name, value in slots.items()} for owner, slots in state.slots.items()},
+        "variables": {owner: value.read() for owner, value in state.variables.items()},
     }
-    if run.model is not None:
-        found["variables"] = {each.name: each.numpy() for each in run.model.weights}
+    if source.model is not None:
+        found["variables"] = {each.name: each.numpy() for each in source.model.weights}
     if declaration is not None:
         arguments = plain_numbers(declaration.arguments)
         found["class"] = declaration.class_name

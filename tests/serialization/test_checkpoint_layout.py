@@ -1,6 +1,6 @@
 """Which slots of a checkpoint belong to whom; the rest of reading one needs TensorFlow."""
 
-from scalekeeper.serialization.formats.checkpoint import slots_by_name, slots_of_trained
+from scalekeeper.serialization.formats._checkpoint_layout import slots_by_name, slots_of_trained
 
 
 def test_new_optimizers_of_keras_2_name_the_slot_and_the_owner():

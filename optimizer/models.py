@@ -1,0 +1,121 @@
+"""Functions on files that create a LossScaleOptimizer: ``load_model``, ``convert``, ``convert_folder``.
+
+They hand the optimizer to ``scalekeeper.serialization``, which does the work and does not import this package.
+"""
+
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional
+
+if TYPE_CHECKING:
+    from ..serialization.conversion import Conversion, Outcome
+
+
+def _make_optimizer(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
+    from .. import optimizer
+
+    optimizer_class: Any = optimizer.LossScaleOptimizer
+    return optimizer_class.from_config(config, custom_objects)
+
+
+def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True) -> Any:
+    """Load a model and its training state from a file that any TensorFlow wrote.
+
+    The optimizer is a :class:`LossScaleOptimizer` with the policy, loss scale, counters, iterations and slots of the
+    file. A file without a loss scale is loaded as Keras loads it.
+
+    Args:
+        path: An H5 file, a SavedModel or a ``.keras`` file.
+        custom_objects: Classes by name: layers, losses, and policies that are not registered.
+        compile: Whether to compile the model.
+
+    Returns:
+        The model.
+
+    Raises:
+        UnreadableFileError: The file holds no model, is corrupt, or the installed Keras cannot rebuild its model.
+        MissingFileError: There is no such file.
+    """
+    from ..serialization import models
+
+    return models.load_model(path, custom_objects, compile, make_optimizer=_make_optimizer)
+
+
+def convert(
+    source: Any,
+    destination: Any,
+    to: Optional[str] = None,
+    *,
+    format: Optional[str] = None,
+    allow_loss: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    custom_objects: Optional[Mapping[str, Any]] = None,
+) -> "Conversion":
+    """Convert a file to another format or for another TensorFlow.
+
+    The source is only read. The destination is written atomically.
+
+    Args:
+        source: A file, SavedModel or checkpoint.
+        destination: The path to write.
+        to: The target: ``2.0`` … ``2.21``, ``tf_keras`` or ``keras3``. With ``-plain`` appended, or ``plain`` alone
+            for the installed TensorFlow, the file is for Keras without scalekeeper. Default: the installed TensorFlow.
+        format: The destination's format: h5, keras, saved_model, checkpoint, npz or config. Default: by its ending.
+        allow_loss: Whether to convert even if something is dropped.
+        force: Whether to replace an existing destination.
+        dry_run: Whether to only report what would be done.
+        custom_objects: Classes of the model by name.
+
+    Returns:
+        What was done, and what was dropped.
+
+    Raises:
+        LossyConversionError: Something would be dropped, and ``allow_loss`` is not given.
+        DestinationExistsError: The destination exists, and ``force`` is not given.
+        ConversionError: The source cannot become what was asked for.
+        UnreadableFileError: The source is corrupt or has an unknown format.
+    """
+    from ..serialization import conversion
+
+    return conversion.convert(
+        source,
+        destination,
+        to,
+        make_optimizer=_make_optimizer,
+        format=format,
+        allow_loss=allow_loss,
+        force=force,
+        dry_run=dry_run,
+        custom_objects=custom_objects,
+    )
+
+
+def convert_folder(
+    source: Any,
+    destination: Any,
+    to: Optional[str] = None,
+    *,
+    format: Optional[str] = None,
+    progress: Optional[Callable[[List[str]], Any]] = None,
+    **options: Any,
+) -> "List[Outcome]":
+    """Convert every file, SavedModel and checkpoint under a folder. A file that fails does not stop the rest.
+
+    Args:
+        source: The folder.
+        destination: The folder to write to; files keep their relative paths.
+        to: The target, as in :func:`convert`.
+        format: The format of all destinations. Default: each file keeps its own.
+        progress: A function that takes the list of paths and returns an iterable of them, such as a progress bar.
+        **options: Other arguments of :func:`convert`.
+
+    Returns:
+        The outcome of each file: a conversion or an error.
+
+    Raises:
+        ConversionError: The source is not a folder, or holds nothing that can be converted.
+    """
+    from ..serialization import conversion
+
+    return conversion.convert_folder(
+        source, destination, to, make_optimizer=_make_optimizer, format=format, progress=progress, **options
+    )
