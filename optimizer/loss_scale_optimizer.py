@@ -10,11 +10,13 @@ from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
-from ..serialization._skip_record import IN_A_ROW, LAST, TOTAL
-from ..serialization._variable_io import value_of
-from ..serialization.formats.npz import state_dict_of
+from ..serialization._optimizer_weight_lists import Expected
+from ..serialization._record import IN_A_ROW, LAST, TOTAL, state_dict_of
+from ..serialization._variables import value_of
 from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
 from ..serialization.keras.profile import KerasProfile
+from ..serialization.optimizer_adapter import Transfer
+from ..serialization.training_state import TrainingState
 from ._keras.inner_optimizer_factory import create_inner_optimizer
 from ._keras.keras_dispatch import concrete_class, keras_of, keras_of_class, own_classes
 from ._keras.policy_config import decode_policy, encode_policy, json_values, policy_from_arguments
@@ -426,7 +428,7 @@ class LossScaleOptimizer:
         whether a skipped step advances ``iterations``. It is the same on every version; ``scalekeeper.save_state``
         writes it to a file.
         """
-        return state_dict_of(self._contents())
+        return state_dict_of(self._give_state())
 
     def load_state_dict(self, given: Mapping[str, Any], variables: Optional[Sequence[Any]] = None) -> None:
         """Continue from a state.
@@ -452,13 +454,15 @@ class LossScaleOptimizer:
         if len(weights) or self.weights:  # type: ignore[attr-defined]
             state_transfer.take_weights(self, weights, layout)
 
-    def _contents(self) -> Any:
+    # Training state in files: the interface of ``serialization.optimizer_adapter``
+
+    def _give_state(self) -> TrainingState:
         return state_transfer.give_state(self)
 
-    def _take(self, contents: Any, variables: Sequence[Any], pairs: Mapping[str, str]) -> state_transfer.Taken:
-        return state_transfer.take_state(self, contents, variables, pairs)
+    def _take_state(self, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str]) -> Transfer:
+        return state_transfer.take_state(self, state, variables, pairs)
 
-    def _expected(self, variables: Optional[Sequence[Any]] = None) -> Any:
+    def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> Expected:
         if variables is not None:
             create_slots(self, variables)
         return state_transfer.expected_weights(self)

@@ -52,6 +52,16 @@ class Target(NamedTuple):
         return "TensorFlow {}, {} {}".format(self.table["tensorflow"], keras, self.table["keras"])
 
 
+@functools.lru_cache(maxsize=None)
+def entries_by_class(kind: str) -> Dict[str, List[Any]]:
+    """Return class → its entries in the tables of all targets, oldest first; ``kind`` is optimizers or schedules."""
+    found: Dict[str, List[Any]] = {}
+    for each in known_targets():
+        for entry in each.table[kind].values():
+            found.setdefault(entry["class"].rpartition(".")[2], []).append(entry)
+    return found
+
+
 def known_targets() -> List[Target]:
     """Every target, oldest first."""
     return [Target(name) for name in _NAMES]

@@ -156,6 +156,3 @@ def _no_reading(arrays: Sequence[Any], expected: Expected) -> str:
         f"got {len(arrays)} weights ({given}) for an optimizer with iterations, "
         f"{len(expected.scalars)} other scalars and {positions} slots of {len(expected.owners)} variables: {remedy}"
     )
-
-
-decoded = decode_weights

@@ -38,6 +38,11 @@ def lazy_values(variables: Mapping[str, Any]) -> Dict[str, Value]:
     return {name: _lazy(variable, tf.as_dtype(variable.dtype).name) for name, variable in variables.items()}
 
 
+def lazy_slots(slots: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Value]]:
+    """Return a :class:`Value` for each slot variable, by owner and slot."""
+    return {owner: lazy_values(each) for owner, each in slots.items()}
+
+
 def _lazy(variable: Any, dtype: str) -> Value:
     return Value(tuple(variable.shape), dtype, lambda: value_of(variable))
 

@@ -44,7 +44,7 @@ def save_model(model: Any, path: Any) -> None:
             f"{path}: the installed Keras saves trainable models as .keras or .h5 only: choose one of these endings"
         )
     optimizer = adapter_of(model)
-    state = None if optimizer is None else optimizer._contents()
+    state = None if optimizer is None else optimizer._give_state()
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)
@@ -96,7 +96,7 @@ def training_state_of(model: Any) -> TrainingState:
     """Return the training state of a compiled model: its weights and its optimizer's state."""
     optimizer = adapter_of(model)
     assert optimizer is not None
-    state = optimizer._contents()
+    state = optimizer._give_state()
     state.variables = lazy_values(by_owner(model.weights))
     return state
 

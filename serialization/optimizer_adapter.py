@@ -25,10 +25,10 @@ class Transfer(NamedTuple):
 class OptimizerAdapter(Protocol):
     """An optimizer that gives and takes training state."""
 
-    def _contents(self) -> "TrainingState":
+    def _give_state(self) -> "TrainingState":
         """Return everything that the optimizer needs to continue. Arrays are read on demand."""
 
-    def _take(self, state: "TrainingState", variables: Sequence[Any], pairs: Mapping[str, str]) -> Transfer:
+    def _take_state(self, state: "TrainingState", variables: Sequence[Any], pairs: Mapping[str, str]) -> Transfer:
         """Load a training state; nothing is changed if it does not fit.
 
         Args:
@@ -37,7 +37,7 @@ class OptimizerAdapter(Protocol):
             pairs: Owner in the model → owner in the state.
         """
 
-    def _expected(self, variables: Optional[Sequence[Any]] = None) -> "Expected":
+    def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> "Expected":
         """Return what a list of the optimizer's weights may hold."""
 
 

@@ -69,7 +69,7 @@ def restore_state(model: Any, state: TrainingState, path: str, with_weights: boo
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
         _name_weight_list(state, model, matching, optimizer)
-        transfer = optimizer._take(state, model.trainable_variables, _slot_pairs(state, model, matching))
+        transfer = optimizer._take_state(state, model.trainable_variables, _slot_pairs(state, model, matching))
         matched, missing, unused = matched + transfer.matched, missing + transfer.missing, unused + transfer.unused
         notes += transfer.notes
     elif state.slots or state.weight_list or state.iterations is not None:
@@ -85,7 +85,7 @@ def restore_state(model: Any, state: TrainingState, path: str, with_weights: boo
 def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
     """Return the optimizer of a compiled model if it gives and takes training state; None otherwise."""
     optimizer: Any = getattr(model, "optimizer", None)
-    return optimizer if hasattr(optimizer, "_take") else None
+    return optimizer if hasattr(optimizer, "_take_state") else None
 
 
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:
@@ -118,7 +118,7 @@ def _name_weight_list(state: TrainingState, model: Any, matching: Matching, opti
     """Name the values of a list without names, which has the order of the file's variables."""
     if not state.weight_list:
         return
-    expected = optimizer._expected(model.trainable_variables)
+    expected = optimizer._expected_weights(model.trainable_variables)
     in_model = {theirs: ours for ours, theirs in matching.pairs.items()}
     owners = state.variables if state.is_ordered else in_model
     order = [owner for owner in owners if in_model.get(owner) in expected.slots]

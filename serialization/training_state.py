@@ -79,9 +79,6 @@ class TrainingState:
     notes: List[str] = dataclasses.field(default_factory=list)  # unexpected things, in sentences
 
 
-Contents = TrainingState
-
-
 def scaled_momentum(value: Value, rate: float, *, divide: bool = False) -> Value:
     """Return a momentum with the learning rate multiplied into it, or divided out of it.
 

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from small_model import build, train
 
 import scalekeeper
 from scalekeeper.serialization import formats
+from scalekeeper_test_support.small_model import build, train
 
 TOY = """
 import json

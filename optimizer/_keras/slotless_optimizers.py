@@ -6,6 +6,8 @@ nor ``get_weights`` nor slots. The adapters provide them with their documented m
 
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+import functools
+
 import numpy as np
 import tensorflow as tf
 
@@ -26,10 +28,15 @@ def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
         variables: All variables of the optimizer.
     """
     found = _lists_of_variables(optimizer, variables)
-    known = attribute_names(cls.__name__ for cls in type(optimizer).__mro__)
+    known = _attribute_names(type(optimizer))
     attributes = {slot: name for slot, names in known.items() for name in names if name in found}
     unnamed = [attribute for attribute in found if attribute not in attributes.values()]
     return {**attributes, **{attribute.strip("_"): attribute for attribute in unnamed}}
+
+
+@functools.lru_cache(maxsize=None)
+def _attribute_names(cls: Any) -> Dict[str, Tuple[str, ...]]:
+    return attribute_names([each.__name__ for each in cls.__mro__])
 
 
 def _lists_of_variables(optimizer: Any, variables: Sequence[Any]) -> List[str]:

@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import ArgumentError
-from ...serialization import _skip_record
+from ...serialization._record import SKIPS
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
 from .._state.checkpoint_tracking import count_as_restored
@@ -135,7 +135,7 @@ class Adapter(optimizer_v2.Adapter):
         if not self._is_inner_in_object_graph and "base_optimizer" in children:
             # as 2.0 to 2.2 write it, or as later versions do
             self.skipped_steps = ADVANCE if "iter" in children else HOLD
-            if _skip_record.NAME not in children:
+            if SKIPS not in children:
                 self._monitor.counters.load({})
             if SKIPPED_STEPS_CHILD not in children:
                 count_as_restored(checkpoint_position, self._monitor.advance.variable)

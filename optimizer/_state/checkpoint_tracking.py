@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from ...registry._documents import HOLD
 from ...registry.errors import Problem, StateMismatchError
-from ...serialization import _skip_record
+from ...serialization._record import SKIPS
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .state_transfer import set_pending_state
 
@@ -28,7 +28,7 @@ def readable_children(optimizer: Any) -> Dict[str, Any]:
     """Return the children that a file may have although the installed version does not write them."""
     return {
         SKIPPED_STEPS_CHILD: optimizer._monitor.advance.variable,
-        _skip_record.NAME: optimizer._monitor.counters.module,
+        SKIPS: optimizer._monitor.counters.module,
         "loss_scale": optimizer._graph_policy.trackable,
     }
 

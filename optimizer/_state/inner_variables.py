@@ -5,7 +5,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ...serialization._variable_matching import owners_of
+from ...serialization._variables import owners_of
 from .._keras.policy_config import json_values
 
 

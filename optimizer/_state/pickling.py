@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry.errors import Problem, StateMismatchError, UnsupportedOperationError
-from ...serialization._variable_matching import match_owners, owners_of
-from ...serialization.formats.npz import contents_of_state_dict, state_dict_of
-from ...serialization.training_state import Contents
+from ...serialization._record import state_dict_of, state_of_dict
+from ...serialization._variables import match_owners, owners_of
+from ...serialization.training_state import TrainingState
 from .._step.replicas import can_merge_replicas
 from .inner_variables import create_slots
 from .state_transfer import give_state, pending_state, set_pending_state, take_state
@@ -41,7 +41,7 @@ def reduce(optimizer: Any) -> Tuple[Any, ...]:
 
 def set_state(optimizer: Any, given: Dict[str, Any]) -> None:
     """Restore a pickled state; its slots wait until their variables are known."""
-    state = contents_of_state_dict(given)
+    state = state_of_dict(given)
     take_state(optimizer, state, (), {})
     if state.slots or state.scalars:
         set_pending_state(optimizer, state)
@@ -79,7 +79,7 @@ def _fill(optimizer: Any, variables: Sequence[Any]) -> None:
     _keep_rest(optimizer, pending, matching.unused)
 
 
-def _keep_rest(optimizer: Any, pending: Contents, unused: Sequence[str]) -> None:
+def _keep_rest(optimizer: Any, pending: TrainingState, unused: Sequence[str]) -> None:
     """Keep the slots of other variables: a training may use one part of its variables first, and then another."""
     owners = {owner: shape for owner, shape in pending.owners.items() if owner in unused}
     if owners:

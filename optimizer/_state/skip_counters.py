@@ -10,10 +10,8 @@ import tensorflow as tf
 from ...registry._documents import ADVANCE, HOLD, NATIVE, SKIPPED_STEPS
 from ...registry._monitor_options import Monitoring
 from ...registry.errors import WHAT_TO_TRY, ArgumentError
-from ...serialization import _skip_record
-from ...serialization._skip_record import COUNTERS, IN_A_ROW, LAST, OVERFLOWS, TOTAL
-from ...serialization._variable_io import assign, value_of
-from ...serialization._variable_matching import owners_of
+from ...serialization._record import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
+from ...serialization._variables import assign, assign_all, owners_of, value_of, values_of
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
@@ -104,7 +102,7 @@ class SkipCounters:
         self._stop_after = options.stop_after_skips
         self.attributes = options.attribute_overflows or options.stop_after_skips is not None
         self.module = tf.Module(name="skips")
-        for name in COUNTERS:
+        for name in SKIP_COUNTERS:
             setattr(self.module, name, make_variable(name, np.int64(0)))
         self.attribution = tf.Module(name="overflows")
         self._groups: Dict[Tuple[int, ...], _Group] = {}
@@ -112,7 +110,7 @@ class SkipCounters:
 
     @property
     def _counters(self) -> List[Any]:
-        return [getattr(self.module, name) for name in COUNTERS]
+        return [getattr(self.module, name) for name in SKIP_COUNTERS]
 
     # In a step
 
@@ -194,7 +192,7 @@ class SkipCounters:
 
     def read(self, iterations: int, is_counted: bool) -> Dict[str, int]:
         """Return the counters and ``steps`` as numbers; a run of skipped steps that has ended counts 0."""
-        total, in_a_row, last = (int(value_of(counter)) for counter in self._counters)
+        total, in_a_row, last = map(int, values_of(self._counters))
         steps = iterations if is_counted else iterations + total
         return {"steps": steps, TOTAL: total, IN_A_ROW: in_a_row if last == steps else 0, LAST: last}
 
@@ -221,13 +219,13 @@ class SkipCounters:
     def children(self, is_saved_model: bool) -> Dict[str, Any]:
         """Return the children in a file: none until a step is skipped, except in a SavedModel, which may hold steps."""
         if is_saved_model:
-            return {_skip_record.NAME: self.module, **({"overflows": self.attribution} if self._groups else {})}
+            return {SKIPS: self.module, **({"overflows": self.attribution} if self._groups else {})}
         with tf.init_scope():
-            return {_skip_record.NAME: self.module} if value_of(self._counters[0]) else {}
+            return {SKIPS: self.module} if value_of(self._counters[0]) else {}
 
     def state(self) -> Dict[str, Any]:
         """Return the counters by name; empty if no step was skipped."""
-        state: Dict[str, Any] = dict(zip(COUNTERS, (int(value_of(counter)) for counter in self._counters)))
+        state: Dict[str, Any] = dict(zip(SKIP_COUNTERS, map(int, values_of(self._counters))))
         if not state[TOTAL]:
             return {}
         return {**state, **({OVERFLOWS: self.overflows()} if self.attributes else {})}
@@ -235,11 +233,12 @@ class SkipCounters:
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``state`` returned; a missing counter means that no step was skipped."""
         with tf.init_scope():
-            for name, counter in zip(COUNTERS, self._counters):
-                assign(counter, np.int64(state.get(name, 0)))
-            for group in self._groups.values():
-                for variable in (group.counts, group.latest):
-                    assign(variable, np.zeros(len(group.names), np.int64))
+            counts = [np.int64(state.get(name, 0)) for name in SKIP_COUNTERS]
+            groups = [
+                (each, len(group.names)) for group in self._groups.values() for each in (group.counts, group.latest)
+            ]
+            zeros = [(variable, np.zeros(length, np.int64)) for variable, length in groups]
+            assign_all([*zip(self._counters, counts), *zeros])
         self._restored_overflows = dict(state.get(OVERFLOWS, {}))
 
 

@@ -1,20 +1,19 @@
 """Give out and take over the training state of a LossScaleOptimizer, independent of the Keras generation."""
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import sys
 
-import numpy as np
 import tensorflow as tf
 
 from ...registry._compat import metadata
 from ...registry.errors import ArgumentError, Problem, StateMismatchError
-from ...serialization._optimizer_weight_lists import Expected, decoded
-from ...serialization._variable_io import assign, value_of
-from ...serialization._variable_matching import match_owners, owners_of
-from ...serialization.formats.npz import contents_of_state_dict
+from ...serialization._optimizer_weight_lists import Expected, decode_weights
+from ...serialization._record import state_of_dict
+from ...serialization._variables import assign_all, lazy_slots, lazy_values, match_owners, shapes_by_owner, values_of
 from ...serialization.keras._optimizer_config import inner_config
-from ...serialization.training_state import Contents, Value, Writer
+from ...serialization.optimizer_adapter import Transfer
+from ...serialization.training_state import TrainingState, Value, Writer, scaled_momentum, slots_in_memory
 from .._keras.policy_config import json_values
 from .inner_variables import (
     create_slots,
@@ -39,13 +38,13 @@ def installed_versions() -> Dict[str, str]:
 # A state whose slots wait for their variables
 
 
-def pending_state(optimizer: Any) -> Optional[Contents]:
+def pending_state(optimizer: Any) -> Optional[TrainingState]:
     """Return the state of variables that a copied optimizer has not seen yet, if there is one."""
-    state: Optional[Contents] = vars(optimizer).get(PENDING)
+    state: Optional[TrainingState] = vars(optimizer).get(PENDING)
     return state
 
 
-def set_pending_state(optimizer: Any, state: Optional[Contents]) -> None:
+def set_pending_state(optimizer: Any, state: Optional[TrainingState]) -> None:
     """Keep a state until its variables are known; None drops it."""
     vars(optimizer).pop(PENDING, None)
     if state is not None:
@@ -58,35 +57,30 @@ def set_pending_state(optimizer: Any, state: Optional[Contents]) -> None:
 
 def state_values(optimizer: Any) -> Dict[str, Any]:
     """Return the state of the policy as plain numbers."""
-    return {name: value_of(variable).item() for name, variable in loss_scale_variables(optimizer).items()}
+    variables = loss_scale_variables(optimizer)
+    return {name: value.item() for name, value in zip(variables, values_of(variables.values()))}
 
 
-def give_state(optimizer: Any) -> Contents:
+def give_state(optimizer: Any) -> TrainingState:
     """Return the whole training state of an optimizer; arrays are read when they are needed."""
     variables = optimizer._known_variables()
     slots = slots_of(optimizer, variables)
-    pending = pending_state(optimizer) or Contents(Writer("npz"))
-    owners = {owner: tuple(variable.shape) for owner, variable in zip(owners_of(variables), variables)}
-    here = {owner: {name: _lazy_value(variable) for name, variable in each.items()} for owner, each in slots.items()}
-    scalars = {name: _lazy_value(variable) for name, variable in scalars_of(optimizer, slots).items()}
-    return Contents(
+    pending = pending_state(optimizer) or TrainingState(Writer("npz"))
+    here, scalars = lazy_slots(slots), lazy_values(scalars_of(optimizer, slots))
+    return TrainingState(
         writer=Writer("npz", **installed_versions()),
         optimizer_config=json_values(optimizer._serialized_inner()),
-        owners={**owners, **pending.owners},
+        owners={**shapes_by_owner(variables), **pending.owners},
         slots={**here, **pending.slots},
         scalars={**scalars, **pending.scalars},
         has_bare_momentum=has_bare_momentum(optimizer),
-        iterations=int(value_of(optimizer.inner_optimizer.iterations)),
+        iterations=int(values_of([optimizer.inner_optimizer.iterations])[0]),
         learning_rate=learning_rate_of(optimizer),
         loss_scale=optimizer._policy_config(),
         loss_scale_state=state_values(optimizer),
         skipped_steps=optimizer.skipped_steps,
         skips=optimizer._monitor.counters.state(),
     )
-
-
-def _lazy_value(variable: Any) -> Value:
-    return Value(tuple(variable.shape), tf.as_dtype(variable.dtype).name, lambda: value_of(variable))
 
 
 def expected_weights(optimizer: Any) -> Expected:
@@ -114,25 +108,9 @@ def _in_order_of_keras_3(state: Mapping[str, Any]) -> Dict[str, Any]:
 # Taking
 
 
-class Taken(NamedTuple):
-    """What a restore did to an optimizer, in readable names.
-
-    Attributes:
-        matched: What was restored.
-        missing: What the optimizer has and the state lacks.
-        unused: What the state has and the optimizer lacks.
-        notes: Remarks, in sentences.
-    """
-
-    matched: List[str]
-    missing: List[str]
-    unused: List[str]
-    notes: List[str]
-
-
 def take_state(
-    optimizer: Any, state: Contents, variables: Sequence[Any], pairs: Mapping[str, str], is_strict: bool = False
-) -> Taken:
+    optimizer: Any, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str], is_strict: bool = False
+) -> Transfer:
     """Restore a training state into an optimizer. Everything is checked before anything changes.
 
     Args:
@@ -158,19 +136,18 @@ def take_state(
     optimizer._monitor.counters.load(state.skips)
     if state.skips:
         plan.matched.append("skips")
-    return Taken(plan.matched, plan.missing, plan.unused, plan.notes)
+    return Transfer(plan.matched, plan.missing, plan.unused, plan.notes)
 
 
 def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optional[Sequence[Any]]) -> None:
     """Restore what ``state_dict`` returned; see ``LossScaleOptimizer.load_state_dict``."""
-    state = contents_of_state_dict(given)
+    state = state_of_dict(given)
     variables = list(optimizer._known_variables() if variables is None else variables)
     if state.slots and not variables:
         raise ArgumentError(
             "the optimizer does not know its variables yet: call load_state_dict(state, model.trainable_variables)"
         )
-    shapes = {owner: tuple(each.shape) for owner, each in zip(owners_of(variables), variables)}
-    matching = match_owners(shapes, state.owners)
+    matching = match_owners(shapes_by_owner(variables), state.owners)
     problems = [Problem((owner,), "the state has no such variable", "missing") for owner in matching.missing]
     problems += [Problem((owner,), "the optimizer has no such variable", "unused") for owner in matching.unused]
     if problems:
@@ -181,10 +158,10 @@ def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optiona
 def take_weights(optimizer: Any, weights: Sequence[Any], layout: Optional[str]) -> None:
     """Restore a list of weights; see ``LossScaleOptimizer.set_weights``."""
     expected = expected_weights(optimizer)
-    named = decoded(weights, expected, layout)
-    state = Contents(
+    named = decode_weights(weights, expected, layout)
+    state = TrainingState(
         writer=Writer("list"),
-        slots={owner: {name: Value.of(value) for name, value in slots.items()} for owner, slots in named.slots.items()},
+        slots=slots_in_memory(named.slots),
         scalars={name: Value.of(value) for name, value in named.scalars.items()},
         iterations=named.iterations,
         learning_rate=named.learning_rate,
@@ -201,14 +178,16 @@ class _Plan:
         self.missing: List[str] = []
         self.unused: List[str] = []
         self.notes: List[str] = []
-        self._values: List[Tuple[Any, Value]] = []
+        self._values: List[Tuple[Any, Any]] = []
 
-    def add(self, name: str, variable: Any, value: Optional[Value]) -> None:
+    def add(self, name: str, variable: Any, value: Any) -> None:
+        """Plan to assign a value or a number; None if the state has none."""
+        shape = tuple(value.shape) if isinstance(value, Value) else ()
         if value is None:
             self.missing.append(name)
-        elif tuple(variable.shape) != tuple(value.shape):
+        elif tuple(variable.shape) != shape:
             message = (
-                f"the file has an array of shape {tuple(value.shape)} where the optimizer has one of "
+                f"the file has an array of shape {shape} where the optimizer has one of "
                 f"{tuple(variable.shape)}: the file belongs to another model"
             )
             raise StateMismatchError([Problem((name,), message, "shape")])
@@ -223,11 +202,12 @@ class _Plan:
             raise StateMismatchError(problems)
 
     def assign_all(self) -> None:
-        for variable, value in self._values:
-            assign(variable, value.read())
+        assign_all(self._values)
 
 
-def _plan(optimizer: Any, state: Contents, slots: Mapping[str, Mapping[str, Any]], pairs: Mapping[str, str]) -> _Plan:
+def _plan(
+    optimizer: Any, state: TrainingState, slots: Mapping[str, Mapping[str, Any]], pairs: Mapping[str, str]
+) -> _Plan:
     """Find a value for each variable of the optimizer and of its policy."""
     plan = _Plan()
     owned = _without_unused_momentum(slots, optimizer._serialized_inner())
@@ -245,17 +225,15 @@ def _plan(optimizer: Any, state: Contents, slots: Mapping[str, Mapping[str, Any]
     for name, variable in scalars.items():
         plan.add(name, variable, state.scalars.get(name))
     plan.unused += [name for name in state.scalars if name not in scalars]
-    iterations = None if state.iterations is None else Value.of(state.iterations)
-    plan.add("iterations", optimizer.inner_optimizer.iterations, iterations)
+    plan.add("iterations", optimizer.inner_optimizer.iterations, state.iterations)
     loss_scale = loss_scale_variables(optimizer)
     for name, variable in loss_scale.items():
-        known = state.loss_scale_state.get(name)
-        plan.add(f"loss scale: {name}", variable, None if known is None else Value.of(known))
+        plan.add(f"loss scale: {name}", variable, state.loss_scale_state.get(name))
     plan.unused += [f"loss scale: {name}" for name in state.loss_scale_state if name not in loss_scale]
     return plan
 
 
-def _convert_momentum(value: Value, state: Contents, optimizer: Any) -> Value:
+def _convert_momentum(value: Value, state: TrainingState, optimizer: Any) -> Value:
     """Return a momentum as this optimizer keeps it: including the learning rate, or not."""
     if state.has_bare_momentum == has_bare_momentum(optimizer):
         return value
@@ -266,12 +244,7 @@ def _convert_momentum(value: Value, state: Contents, optimizer: Any) -> Value:
             "learning-rate schedule, because only one of them includes the learning rate: compile with a number"
         )
         raise StateMismatchError([Problem(("momentum",), message, "learning_rate")])
-
-    def read() -> Any:
-        exact = np.asarray(value.read(), np.float64)  # a round trip is exact to the bit
-        return exact * np.float32(rate) if state.has_bare_momentum else exact / np.float32(rate)
-
-    return value._replace(read=read)
+    return scaled_momentum(value, rate, divide=not state.has_bare_momentum)
 
 
 def _without_unused_momentum(slots: Mapping[str, Mapping[str, Any]], config: Any) -> Dict[str, Dict[str, Any]]:

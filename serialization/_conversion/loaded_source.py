@@ -94,7 +94,7 @@ def with_model(
     model.compile(optimizer=optimizer, loss="mse")
     report = restore_state(model, before, path)
     state = dataclasses.replace(
-        with_rate_in_momentum(optimizer._contents()),
+        with_rate_in_momentum(optimizer._give_state()),
         iterations=before.iterations,
         learning_rate=before.learning_rate,
         loss_scale=source.declaration.policy,
@@ -178,7 +178,7 @@ class ModelPayload(NamedTuple):
             rules,
             layer_arguments(target.target),
             frozenset(custom_objects or ()),
-            where=str(target.target),
+            where=str(target.keras),
             package=target.keras.package if with_modules else None,
         )
         state = state_for_writing(source, encoded)

@@ -26,7 +26,7 @@ def _skip_behavior(request: ConversionRequest) -> Iterator[str]:
     if _may_skip(source) and source.state.skipped_steps not in (None, native):
         yield (
             f"that skipped steps {_COUNTING[str(source.state.skipped_steps)]} in iterations: with "
-            f"{request.target.target} they {_COUNTING[str(native)]}"
+            f"{request.target.keras} they {_COUNTING[str(native)]}"
         )
 
 

@@ -12,16 +12,16 @@ PLAIN = "plain"
 class ConversionTarget(NamedTuple):
     """A TensorFlow, and whether scalekeeper is installed beside it. For plain Keras, what it cannot read is dropped."""
 
-    target: Target
+    keras: KerasTarget
     is_plain: bool = False
 
     @property
-    def keras(self) -> KerasTarget:
-        """The Keras of the target."""
-        return KerasTarget(self.target)
+    def target(self) -> Target:
+        """The TensorFlow."""
+        return self.keras.target
 
     def __str__(self) -> str:
-        return ("plain " if self.is_plain else "") + str(self.target)
+        return ("plain " if self.is_plain else "") + str(self.keras)
 
 
 def conversion_target(given: Optional[str] = None) -> ConversionTarget:
@@ -35,17 +35,13 @@ def conversion_target(given: Optional[str] = None) -> ConversionTarget:
         UnknownTargetError: There is no such target.
     """
     if given is None or given == PLAIN:
-        return ConversionTarget(target(), given == PLAIN)
+        return ConversionTarget(KerasTarget(target()), given == PLAIN)
     name, dash, last = given.rpartition("-")
     is_plain = bool(dash) and last == PLAIN
     try:
-        return ConversionTarget(target(name if is_plain else given), is_plain)
+        return ConversionTarget(KerasTarget(target(name if is_plain else given)), is_plain)
     except UnknownTargetError:
         raise UnknownTargetError(
             f"unknown target {shown(given)}; valid: 2.0 to 2.21, 2.16-tf_keras to 2.21-tf_keras, tf_keras, keras3, "
             "each also with -plain, for Keras without scalekeeper; or plain alone, for the installed TensorFlow"
         ) from None
-
-
-Aim = ConversionTarget
-aim = conversion_target

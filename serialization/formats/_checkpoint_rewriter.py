@@ -37,7 +37,7 @@ def rewrite(layout: Layout, target: ConversionTarget, class_name: Optional[str])
     if profile.trained_child is not None and layout.profile is not profile:
         raise TranslationError(
             f"a checkpoint of Keras 2 does not tell how Keras 3 numbers the layers, so it cannot be converted for "
-            f"{target.target}: convert a whole model to .keras, or build the model in code, call "
+            f"{target.keras}: convert a whole model to .keras, or build the model in code, call "
             "scalekeeper.restore(model, path) and save it"
         )
     return _Rewriter(layout, target, profile, class_name).result()
@@ -135,7 +135,7 @@ class _Rewriter:
 
     def _wrapped(self, inner: Dict[str, int], slots: List[Slot]) -> int:
         """Return the node of the optimizer: one node or two, as on the target."""
-        profile, version = self._profile, self._target.target.version
+        profile, version = self._profile, self._target.keras.tensorflow
         state = {
             name: self._variable(name, _typed(value)) for name, value in self._layout.state.loss_scale_state.items()
         }
@@ -158,7 +158,7 @@ class _Rewriter:
         inner.update(trained)
         if profile.variables_child is not None:
             inner[profile.variables_child] = self._list([*self._counters(inner), *self._listed_slots()])
-        child = profile.inner_child(self._target.target.version)
+        child = profile.inner_child(self._target.keras.tensorflow)
         if not state or child is None:  # a fixed scale is an argument of the inner optimizer
             return self._object(inner)
         own = {name: state[ours] for name, ours in profile.state_names.items() if ours in state}

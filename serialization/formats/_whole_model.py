@@ -37,7 +37,7 @@ class WholeModelFormat(Format):
 
     def _not_read_by_plain_keras(self, request: ConversionRequest) -> Iterator[str]:
         """Yield what ``load_model`` of plain Keras does not restore; measured, see docs/compatibility.md."""
-        state, encoded, target = request.source.state, request.encoded, request.target.target
+        state, encoded, target = request.source.state, request.encoded, request.target.keras
         assert encoded is not None
         if (state.slots or state.iterations) and not encoded.profile.restores_slots(self.name, encoded.has_wrapper):
             yield (

@@ -89,7 +89,7 @@ CODEC = CheckpointFormat()
 def _unknown_to_plain_keras(request: ConversionRequest) -> Iterator[str]:
     others = set(request.source.state.loss_scale_state) - {"current_loss_scale", "good_steps"}
     if others and not request.target.keras.profile.keeps_every_policy:
-        yield f"{', '.join(sorted(others))} of the loss scale: {request.target.target} has no such loss scale"
+        yield f"{', '.join(sorted(others))} of the loss scale: {request.target.keras} has no such loss scale"
 
 
 def _convert(destination: str, request: ConversionRequest) -> None:

@@ -53,7 +53,7 @@ class KerasZipFormat(WholeModelFormat):
 
     def obstacle(self, target: ConversionTarget) -> Optional[str]:
         if not target.keras.reads_keras_zip:
-            return f"{target.target} does not read .keras files: choose .h5"
+            return f"{target.keras} does not read .keras files: choose .h5"
         return None
 
     def write_model(self, path: str, payload: ModelPayload) -> None:

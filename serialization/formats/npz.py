@@ -12,9 +12,7 @@ import numpy as np
 from .. import _file_cache
 from .._atomic import replacing
 from .._conversion.loaded_source import LoadedSource
-from .._record import SCALARS, SLOTS, take_json_record
-from .._record import state_dict_of as state_dict_of
-from .._record import state_of_dict as state_of_dict
+from .._record import SCALARS, SLOTS, state_dict_of, take_json_record
 from .._resource_limits import max_unpacked_size
 from .._zip_members import open_member, readable
 from ..training_state import TrainingState, Value, Writer
@@ -69,7 +67,6 @@ class NpzFormat(Format):
 
 
 CODEC = NpzFormat()
-contents_of_state_dict = state_of_dict
 
 
 # Writing

@@ -52,11 +52,11 @@ class SavedModelFormat(WholeModelFormat):
 
     def obstacle(self, target: ConversionTarget) -> Optional[str]:
         if not target.keras.profile.saves_trainable_saved_models:
-            return f"{target.target} writes no SavedModels that can be trained further: choose .keras"
+            return f"{target.keras} writes no SavedModels that can be trained further: choose .keras"
         if target.target != conversion_target().target:
             return (
                 "a SavedModel contains graphs, which only the TensorFlow that it is for can make: install "
-                f"{target.target}, or choose .h5 or a checkpoint"
+                f"{target.keras}, or choose .h5 or a checkpoint"
             )
         return None
 

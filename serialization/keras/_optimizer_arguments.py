@@ -7,7 +7,7 @@ import functools
 import numpy as np
 
 from ...registry._optimizer_spec import OPTIMIZERS, SCHEDULES
-from ...registry._targets import Target, known_targets, ranges
+from ...registry._targets import Target, entries_by_class, ranges
 from ...registry.errors import TranslationError, shown
 from .profile import CLIPPING, LEGACY, UNKNOWN, plain_numbers, profiles
 
@@ -190,19 +190,11 @@ def _is_same(value: Any, default: Any) -> bool:
 @functools.lru_cache(maxsize=None)
 def shipped(kind: str) -> FrozenSet[str]:
     """Return the classes that some Keras ships: OPTIMIZERS or SCHEDULES."""
-    return frozenset(name for target in known_targets() for name in _classes(kind, target))
-
-
-def _classes(kind: str, target: Target) -> Dict[str, List[Any]]:
-    """Map classes to their entries in a table: default, legacy and experimental optimizers."""
-    found: Dict[str, List[Any]] = {}
-    for entry in target.table[kind].values():
-        found.setdefault(entry["class"].rpartition(".")[2], []).append(entry)
-    return found
+    return frozenset(entries_by_class(kind))
 
 
 def _defaults(kind: str, class_name: str, argument: str) -> List[Any]:
-    entries = [entry for target in known_targets() for entry in _classes(kind, target).get(class_name, ())]
+    entries = entries_by_class(kind).get(class_name, [])
     return [entry["arguments"][argument] for entry in entries if argument in entry["arguments"]]
 
 
@@ -210,7 +202,7 @@ def _available_on(kind: str, class_name: str, argument: Optional[str]) -> str:
     """Return where a class, or an argument of it, exists, for a message."""
 
     def has_it(target: Target) -> bool:
-        entries = _classes(kind, target).get(class_name, ())
+        entries = [each for each in target.table[kind].values() if each["class"].rpartition(".")[2] == class_name]
         return any(argument is None or argument in entry["arguments"] for entry in entries)
 
     found = ranges(has_it)

@@ -259,7 +259,7 @@ def _target_entry(target: KerasTarget, optimizer: OptimizerConfig) -> Tuple[Kera
     """Return the generation that an optimizer is of on the target, and the entry of its class in the target's table."""
     entries = {entry["class"]: entry for entry in target.target.table[OPTIMIZERS].values()}
     for profile in sorted(target.profiles, key=lambda each: each.family != optimizer.family):  # its own family first
-        path = f"{profile.optimizers_path(target.target.version)}.{optimizer.class_name}"
+        path = f"{profile.optimizers_path(target.tensorflow)}.{optimizer.class_name}"
         if path in entries:
             return profile, entries[path]
     known = sorted({path.rpartition(".")[2] for path in entries})
@@ -278,7 +278,7 @@ def _encode_inner(
         config = {key: value for key, value in config.items() if key not in CLIPPING or value is not None}
     if isinstance(config.get("learning_rate"), Mapping):
         config["learning_rate"] = _entry(target, config["learning_rate"], "optimizers.schedules")
-    path = profile.optimizers_path(target.target.version)
+    path = profile.optimizers_path(target.tensorflow)
     return _entry(target, {"class_name": optimizer.class_name, "config": config}, path)
 
 
