@@ -31,6 +31,3 @@ def _table() -> Dict[str, Any]:
     assert data is not None
     table: Dict[str, Any] = json.loads(data.decode("utf-8"))
     return table
-
-
-accepted_on = layer_arguments  # the old name, until the callers have moved

@@ -7,7 +7,7 @@ import numpy as np
 from scalekeeper.optimizer.models import _make_optimizer
 from scalekeeper.serialization._conversion import loaded_source
 from scalekeeper.serialization.formats import detect
-from scalekeeper.serialization.keras._optimizer_config import plain_numbers
+from scalekeeper.serialization.keras.profile import plain_numbers
 
 # what says nothing, or is there on some versions only and, in these files, at its default
 UNTOLD = (
