@@ -21,7 +21,7 @@ def fields(message: Any) -> Iterator[Tuple[int, Any]]:
         elif wire_type in (_EIGHT_BYTES, _FOUR_BYTES):
             size = 8 if wire_type == _EIGHT_BYTES else 4
         else:
-            raise ValueError(f"unknown wire type {wire_type}")
+            raise ValueError(f"unknown wire type {wire_type} in a protocol buffer")
         if number == 0 or position + size > len(data):
             raise ValueError("truncated protocol buffer")
         yield number, data[position : position + size]
