@@ -8,18 +8,14 @@ random order, medians. Reported as ours / TensorFlow's own.
 
 from typing import Any, Callable, Dict
 
-import os
 import statistics
-import sys
 
 import numpy as np
 import tensorflow as tf
-from recording import interleaved, machine, parser, record
 
 from scalekeeper import LossScaleOptimizer
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
-from installed_keras import set_global_policy, upstream
+from scalekeeper_test_support.benchmark_results import interleaved, machine, parser, record
+from scalekeeper_test_support.installed_keras import set_global_policy, upstream
 
 layers = tf.keras.layers
 

@@ -19,18 +19,14 @@ training step of *chain*, interleaved in random order, medians, divided by that 
 from typing import Any, Callable, Dict, List, Sequence
 
 import argparse
-import os
 import statistics
-import sys
 
 import numpy as np
 import tensorflow as tf
-from recording import interleaved, machine
 
 from scalekeeper import LossScaleOptimizer
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
-from installed_keras import set_global_policy
+from scalekeeper_test_support.benchmark_results import interleaved, machine
+from scalekeeper_test_support.installed_keras import set_global_policy
 
 GROUPS, WIDTH, BATCH = 8, 64, 64
 layers = tf.keras.layers

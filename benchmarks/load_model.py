@@ -22,10 +22,9 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from recording import machine
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
-from installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
+from scalekeeper_test_support.benchmark_results import machine
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
 
 LIMITS = {"seconds": 1.1, "megabytes": 1.2}
 

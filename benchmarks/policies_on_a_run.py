@@ -9,11 +9,10 @@ from typing import Any, Dict, List, Tuple
 
 import os
 
-from pages import DOCS, rewrite
-
 import scalekeeper
 from scalekeeper.simulation._plot import plot
 from scalekeeper.simulation._summary_table import cells
+from scalekeeper_test_support.generated_pages import DOCS, rewrite
 
 TRACE = os.path.join(DOCS, "..", "examples", "small_float16.npz")
 FASTER: Dict[str, Any] = {"name": "dynamic", "increment_period": 200}

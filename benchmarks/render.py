@@ -11,7 +11,7 @@ import glob
 import json
 import os
 
-from pages import rewrite
+from scalekeeper_test_support.generated_pages import rewrite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLOT = os.path.join(HERE, "..", "docs", "step_overhead.svg")

@@ -15,10 +15,11 @@ import sys
 import tempfile
 import time
 
+from scalekeeper_test_support.golden import archives, matrix
+
 ROUNDS = 15
 LIMITS = {"import": 1.3, "validate": 0.15, "inspect": 0.15}
 INSPECTED = ("model.h5", "model.keras", "config.json", "state.npz")
-GOLDEN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "compat_tests", "golden")
 
 
 def document() -> str:
@@ -59,10 +60,6 @@ def timed(command: List[str]) -> float:
 
 
 def main() -> int:
-    sys.path.append(GOLDEN)
-    import archives  # type: ignore[import-not-found]
-    import matrix  # type: ignore[import-not-found]
-
     with tempfile.TemporaryDirectory() as folder, archives.unpacked(matrix.Producer("scalekeeper", "k3")) as unpacked:
         path = os.path.join(folder, "train.yaml")
         with open(path, "w", encoding="utf-8") as stream:

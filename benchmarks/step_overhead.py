@@ -9,17 +9,12 @@ figures to benchmarks/results/, from which benchmarks/render.py makes the tables
 
 from typing import Any, Callable, Dict, List
 
-import os
-import sys
-
 import numpy as np
 import tensorflow as tf
-from recording import machine, medians, parser, record
 
 from scalekeeper import LossScaleOptimizer
-
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "compat_tests"))
-from installed_keras import IS_KERAS_3, OPTIMIZERS, InexpressibleError, upstream
+from scalekeeper_test_support.benchmark_results import machine, medians, parser, record
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, InexpressibleError, upstream
 
 SETS = {
     "many": [(64,)] * 160,

@@ -11,10 +11,10 @@ from typing import Any, Callable, Dict, List
 import functools
 
 import tensorflow as tf
-from recording import machine, medians, parser, record
 from step_overhead import SETS, traced_step
 
 from scalekeeper import LossScaleOptimizer
+from scalekeeper_test_support.benchmark_results import machine, medians, parser, record
 
 GOAL = 1.02
 

@@ -15,10 +15,10 @@ import os
 import sys
 
 import numpy as np
-from pages import DOCS, rewrite
 
 from scalekeeper.serialization._atomic import replacing
 from scalekeeper.simulation._plot import COLORS
+from scalekeeper_test_support.generated_pages import DOCS, rewrite
 
 RECORDED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "vanishing_gradients.json")
 SIDE, STEPS, EVERY = 512, 600, 10

@@ -1,26 +1,25 @@
 """TensorFlow warns of many things that are not ours to mend; the tests hold us to none of them."""
 
 import gc
-import os
-import sys
+import importlib.util
 import warnings
 
 import pytest
 
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import tensorflow  # noqa: F401
-    from tensorflow.python.eager import context
+# py311-originals has PyTorch and no TensorFlow, the other environments the reverse
+collect_ignore = [] if importlib.util.find_spec("torch") else ["originals"]
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # for installed_keras, which all tests share
+if importlib.util.find_spec("tensorflow"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from tensorflow.python.eager import context
 
-# A new session of Keras makes TensorFlow forget how it runs each operation. No result depends on that, and to find it
-# out again took a quarter of the time of the tests that begin with a new session.
-context.context().clear_kernel_cache = lambda: None
+        from scalekeeper_test_support import replica_threads
 
-import replica_threads  # noqa: E402
-
-replica_threads.look_often()
+    # A new Keras session makes TensorFlow drop its cache of kernels. No result depends on the cache, and filling it
+    # again took a quarter of the time of the tests that begin with a new session.
+    context.context().clear_kernel_cache = lambda: None
+    replica_threads.look_often()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -30,7 +29,7 @@ def pytest_xdist_make_scheduler(config, log):
 
     class PagesApart(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return nodeid if nodeid.startswith("compat_tests/pages/") else super()._split_scope(nodeid)
+            return nodeid if nodeid.startswith("compat_tests/docs/test_pages.py") else super()._split_scope(nodeid)
 
     return PagesApart(config, log)
 

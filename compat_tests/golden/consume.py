@@ -20,13 +20,10 @@ import tempfile
 import time
 import warnings
 
-import archives
-import gaps
-import matrix
 import numpy as np
-import results
-import scenario
 import tensorflow as tf
+
+from scalekeeper_test_support.golden import archives, gaps, matrix, results, scenario
 
 # How much weights may differ after training that went on: rounding. Between legacy and new optimizers, six steps differ
 # by at most 6e-7 (Adam). The experimental RMSprop of 2.10 computes something else: it adds epsilon to the root, and all

@@ -12,8 +12,8 @@ import json
 import os
 import sys
 
-import archives
-import matrix
+from scalekeeper_test_support.golden import archives, matrix
+from scalekeeper_test_support.repository import load_script
 
 # name of the target → the flavours of its default and, where it has others, its legacy optimizers
 TARGETS = {
@@ -89,7 +89,7 @@ def write(folder, target, rows, files=archives.FILES):
 
 def read(folder, target, rows, only_ways=None):
     """Read with the installed TensorFlow's own class: rows of results."""
-    import consume
+    consume = load_script("compat_tests/golden/consume.py")
 
     found = []
     for case, source_format, file_format in rows:

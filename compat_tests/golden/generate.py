@@ -17,12 +17,11 @@ import tempfile
 import warnings
 import zipfile
 
-import archives
 import h5py
-import matrix
 import numpy as np
-import scenario
 import tensorflow as tf
+
+from scalekeeper_test_support.golden import archives, matrix, scenario
 
 
 def write_case(case, folder):

@@ -9,41 +9,36 @@ import collections
 import itertools
 import json
 import os
-import sys
+
+from scalekeeper_test_support.golden import gaps, matrix, results
 
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE)  # for tests, which import this by its path
-import gaps  # noqa: E402
-import matrix  # noqa: E402
-import results  # noqa: E402
-
 DOCS = os.path.join(HERE, "..", "..", "docs")
 PAGE = os.path.join(DOCS, "compatibility.md")
 INTERACTIVE = os.path.join(DOCS, "compatibility.html")
 TEMPLATE = os.path.join(HERE, "page.html")
 WORDS = {"h5": "HDF5", "saved_model": "SavedModel", "keras": "`.keras`", "npz": "`.npz`"}
 
-ABOUT = {"flavour": "written on", "consumer": "read on"}
+ABOUT = {"flavour": "written on", "consumer": "read on", "way": "method"}
 UNBROKEN = "\N{NO-BREAK SPACE}"
 PLAIN = ("checkpoint", "deferred")  # ways that TensorFlow itself goes
-INTRODUCTION = """# Compatibility: who reads what whom
+INTRODUCTION = """# Compatibility: which versions read which files
 
-Every file of every producer is read by every consumer, in every way that there is, and what comes back is graded. This
-page is written by `compat_tests/golden/render.py` from what was measured; [the same cell by
-cell](compatibility.html), with filters and reasons, is a page of its own.
+Every consumer reads every file of every producer with every available method, and the result is graded.
+`compat_tests/golden/render.py` generates this page from the measured results. [The interactive
+page](compatibility.html) shows each cell, with filters and reasons.
 
-- A *producer* is a class, TensorFlow's own or ours, on a TensorFlow with one of its kinds of optimizers: {producers} of
-  them. Each has trained a small model with up to four policies (fixed, dynamic, dynamic with multiplier 4, one with two
-  state variables of its own) and three optimizers (SGD with momentum, Adam, RMSprop), and has written all that it can.
-- A *consumer* is a class on a TensorFlow with one of its kinds of optimizers.
+- A *producer* is a class, TensorFlow's or scalekeeper's, on one TensorFlow with one generation of optimizers. All
+  {producers} producers train a small model with up to four policies (fixed, dynamic, dynamic with multiplier 4, one
+  with two more state variables) and three optimizers (SGD with momentum, Adam, RMSprop), and write all files they can.
+- A *consumer* is a class on one TensorFlow with one generation of optimizers.
 - Grades: {grades}.
+- Methods: `load_model`; `restore` into a model built in code (scalekeeper only); `from_config`; `set_weights`; a plain
+  `tf.train.Checkpoint`, restored after the variables of the optimizer exist (`checkpoint`) and before (`deferred`).
 
-- Ways: `load_model`; `restore` into a model that was built in code, which only ours has; `from_config`; `set_weights`;
-  a plain `tf.train.Checkpoint`, restored after the optimizer's variables exist (`checkpoint`) and before (`deferred`).
-
-TensorFlow's own files don't hold everything: its HDF5 files have no loss-scale state, for instance. What counts below
-is whether **all that the file holds** comes back. Training is made to depend on the loss scale, so that L4 means that
-scale, counter and policy are right and not just there.
+TensorFlow's files are incomplete: its HDF5 files hold no loss-scale state, for instance. The tables therefore count
+whether **everything in the file** is restored. Training depends on the loss scale, so L4 means that loss scale, counter
+and policy are correct and not merely present.
 """
 
 
@@ -63,22 +58,22 @@ def page(rows, known_gaps):
     grades = "; ".join(f"**L{grade}** {words}" for grade, words in matrix.GRADES.items())
     lines = [INTRODUCTION.format(producers=len(matrix.producers()), grades=grades)]
     lines += ["## In short", "", *_overall(rows), ""]
-    for cls, title in ((matrix.OWN, "Files that TensorFlow's own class wrote"), (matrix.OURS, "Files that ours wrote")):
+    for cls, title in ((matrix.OWN, "Files of TensorFlow's class"), (matrix.OURS, "Files of scalekeeper")):
         these = [row for row in rows if row["class"] == cls]
         if not these:
             continue
         lines += [
             f"## {title}",
             "",
-            "Share of cells with all that the file holds: ours / TensorFlow's own class. `-`: no such way, or file.",
+            "Share of cells that restore everything in the file: scalekeeper / TensorFlow's class. `-`: not available.",
             "",
             *_by_consumer(these),
             "",
         ]
-    lines += ["## How training goes on", "", *_at_l4(rows), ""]
-    lines += ["## Without this package", "", *_without_us(rows), ""]
+    lines += ["## How training continues", "", *_at_l4(rows), ""]
+    lines += ["## Without scalekeeper", "", *_without_us(rows), ""]
     if known_gaps:
-        lines += ["## Known gaps", "", "What our class is known not to bring back, and why.", ""]
+        lines += ["## Known gaps", "", "State that scalekeeper is known not to restore, and why.", ""]
         lines += [f"- {_about(line)}: L{line['grade']}. {line['reason']}" for line in known_gaps]
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
@@ -86,10 +81,10 @@ def page(rows, known_gaps):
 
 def _overall(rows):
     lines = [
-        "A plain `tf.train.Checkpoint` matches objects by their place in a tree, which between generations of Keras is",
-        "another one: there ours raises an error that says to call `restore`, which reads the same file.",
+        "A plain `tf.train.Checkpoint` matches objects by their path in a tree. The path differs between Keras",
+        "generations: scalekeeper then raises an error with the advice to call `restore`, which reads the same file.",
         "",
-        "| written by | read by | way | cells | all that the file holds | L4 |",
+        "| written by | read by | method | cells | everything in the file | L4 |",
         "|---|---|---|--:|--:|--:|",
     ]
     for writer, reader, is_plain in itertools.product(
@@ -129,8 +124,8 @@ def _by_consumer(rows):
 
 def _at_l4(rows):
     """Of the files that hold everything: in how many cells training goes on as if never interrupted."""
-    lines = ["Of the cells whose file holds everything, those at L4:", ""]
-    lines += ["| format | written by | read by ours | by TensorFlow's own |", "|---|---|--:|--:|"]
+    lines = ["Share of the cells at L4, of those with a file that holds the whole training state:", ""]
+    lines += ["| format | written by | read by scalekeeper | read by TensorFlow |", "|---|---|--:|--:|"]
     for file_format in matrix.FILES:
         for writer in (matrix.OWN, matrix.OURS):
             entries = []
@@ -169,7 +164,7 @@ def locked_in(rows):
 def _without_us(rows):
     """What plain TensorFlow makes of our files."""
     lines = [
-        "TensorFlow's own class reads files of ours, with a fixed or a dynamic scale, at least as well as its own:",
+        "TensorFlow's class reads files of scalekeeper with a fixed or dynamic loss scale at least as well as its own:",
         "",
     ]
     for words, is_meant in (
@@ -181,11 +176,11 @@ def _without_us(rows):
             share = _percent(compared - len(worse), compared)
             lines.append(f"- {words}: {compared - len(worse):,} of {compared:,} cells, {share}")
     known = [f"- {_about(line)}: {line['reason']}" for line in gaps.lines(gaps.LOCK_INS)]
-    return [*lines, "", "The others, and why:", "", *known]
+    return [*lines, "", "The exceptions:", "", *known]
 
 
 def _class(cls):
-    return "ours" if cls == matrix.OURS else "TensorFlow's own"
+    return "scalekeeper" if cls == matrix.OURS else "TensorFlow"
 
 
 def _percent(count, total):

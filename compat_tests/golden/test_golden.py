@@ -6,7 +6,6 @@ the same expectations.
 """
 
 import functools
-import importlib.util
 import io
 import os
 import sys
@@ -14,33 +13,21 @@ import tarfile
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE)  # at the end: another folder has a module of the name render, too
-import archives  # noqa: E402
-import consume  # noqa: E402
-import gaps  # noqa: E402
-import generate  # noqa: E402
-import matrix  # noqa: E402
-import results  # noqa: E402
-import scenario  # noqa: E402
+from scalekeeper_test_support.golden import archives, gaps, matrix, results, scenario
+from scalekeeper_test_support.repository import load_script
 
 # each version has much to say of the files of another
 pytestmark = pytest.mark.filterwarnings("ignore")
+
+consume = load_script("compat_tests/golden/consume.py")
+generate = load_script("compat_tests/golden/generate.py")
 
 KNOWN_GAPS = gaps.lines()
 CONSUMERS = [consumer for consumer in matrix.CONSUMERS if consumer in scenario.installed_flavours()]
 PART = [cell for consumer in CONSUMERS for cell in matrix.part(matrix.OURS, consumer)]
 
 
-def beside(name):
-    """A module from a file beside this one."""
-    spec = importlib.util.spec_from_file_location("golden_" + name, os.path.join(HERE, name + ".py"))
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-RENDER = beside("render")
+RENDER = load_script("compat_tests/golden/render.py")
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +226,7 @@ def test_golden_files_are_never_overwritten(tmp_path, monkeypatch):
     with pytest.raises(SystemExit, match="never overwritten"):
         generate.main()
     with pytest.raises(FileExistsError):
-        archives.pack(HERE + "/results", path)
+        archives.pack(results.RESULTS, path)
     with open(path, "rb") as stream:
         assert stream.read() == b"kept"
 

@@ -1,13 +1,8 @@
 """``scalekeeper.inspect`` on checkpoints and SavedModels, which TensorFlow's own reader opens."""
 
-import os
-import sys
-
 import pytest
 
-sys.path.append(os.path.dirname(os.path.abspath(__file__)))
-import inspection
-import matrix
+from scalekeeper_test_support.golden import inspection, matrix
 
 
 @pytest.mark.parametrize("producer", matrix.producers(), ids=lambda producer: producer.name)

@@ -7,7 +7,10 @@ Named exceptions, where ours is better on purpose and which other tests show: fl
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import (
+
+from scalekeeper import resolve
+from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import (
     COUNTS_SKIPPED_STEPS,
     HAS_LOSS_SCALE_OBJECTS,
     IS_KERAS_3,
@@ -19,9 +22,6 @@ from installed_keras import (
     state_of,
     upstream,
 )
-
-from scalekeeper import resolve
-from scalekeeper.optimizer import LossScaleOptimizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,7 +8,10 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import (
+
+from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper.optimizer._step import gate
+from scalekeeper_test_support.installed_keras import (
     HAS_LOSS_SCALE_OBJECTS,
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
@@ -18,9 +21,6 @@ from installed_keras import (
     upstream,
     variables_of,
 )
-
-from scalekeeper.optimizer import LossScaleOptimizer
-from scalekeeper.optimizer._step import gate
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -3,8 +3,9 @@
 import os
 import re
 
-import own_process
 import pytest
+
+from scalekeeper_test_support import script_runner
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -12,7 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 
 
 def run(name):
-    return own_process.run(os.path.join(ROOT, "examples", name)).splitlines()
+    return script_runner.run(os.path.join(ROOT, "examples", name)).splitlines()
 
 
 def test_custom_policy():

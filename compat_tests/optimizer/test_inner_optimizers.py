@@ -7,7 +7,10 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import (
+
+import scalekeeper
+from scalekeeper import LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import (
     COUNTS_SKIPPED_STEPS,
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
@@ -18,9 +21,6 @@ from installed_keras import (
     upstream,
     variables_of,
 )
-
-import scalekeeper
-from scalekeeper import LossScaleOptimizer
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -7,9 +7,9 @@ import runpy
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import global_policy, set_global_policy
 
 from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import global_policy, set_global_policy
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

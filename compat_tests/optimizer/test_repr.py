@@ -2,9 +2,9 @@
 
 import pytest
 import tensorflow as tf
-from installed_keras import COUNTS_SKIPPED_STEPS, OPTIMIZERS
 
 import scalekeeper
+from scalekeeper_test_support.installed_keras import COUNTS_SKIPPED_STEPS, OPTIMIZERS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

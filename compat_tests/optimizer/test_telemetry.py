@@ -5,10 +5,10 @@ import inspect
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import IS_KERAS_3, OPTIMIZERS, number
 
 import scalekeeper
 from scalekeeper import InvalidSpecError, LossScaleOptimizer, TooManySkipsError
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, number
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -1,11 +1,8 @@
 """The PyTorch programs that the pages change run as they were."""
 
 import os
-import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.join(ROOT, "compat_tests", "pages"))
-from programs import PYTORCH, all_changes, run_old_program, where_it_runs  # noqa: E402
+from scalekeeper_test_support.page_programs import PYTORCH, all_changes, run_old_program, where_it_runs
 
 
 def test_pytorch_programs():

@@ -1,12 +1,13 @@
 """dynamic/pytorch beside the real torch.amp.GradScaler, with a real optimizer, on a CPU."""
 
-import os
 import re
 
 import numpy as np
 import torch
 
-PAGE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "docs", "coming_from", "pytorch.md")
+from scalekeeper_test_support.repository import repository_path
+
+PAGE = repository_path("docs", "coming_from", "pytorch.md")
 
 
 def theirs(gradients, interval, room, **factors):

@@ -20,15 +20,12 @@ import warnings
 import numpy as np
 import tensorflow as tf
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
-import figures  # noqa: E402
-from installed_keras import upstream  # noqa: E402
-
-import scalekeeper  # noqa: E402
-from scalekeeper.lossscales import advance  # noqa: E402
-from scalekeeper.lossscales._numpy_state import OPS  # noqa: E402
-from scalekeeper.optimizer._step.gate import state_variables  # noqa: E402
+import scalekeeper
+from scalekeeper.lossscales import advance
+from scalekeeper.lossscales._numpy_state import OPS
+from scalekeeper.optimizer._step.gate import state_variables
+from scalekeeper_test_support import reliability_results
+from scalekeeper_test_support.installed_keras import upstream
 
 SECTION = "long-runs"
 STEPS = 200_000
@@ -329,7 +326,7 @@ def main():
         print(row, flush=True)
         rows.append(row)
     if options.record:
-        figures.record(SECTION, rows)
+        reliability_results.record(SECTION, rows)
     failures = failures_of(rows)
     sys.exit("\n".join(failures) if failures else None)
 

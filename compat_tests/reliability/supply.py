@@ -11,16 +11,12 @@ from typing import Any, Dict, Iterator
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-SUPPLY = os.path.join(ROOT, "tests", "supply")
-sys.path[:0] = [HERE, SUPPLY]
-from dependencies import declared, installed  # noqa: E402
-from figures import WITHOUT_TENSORFLOW, record, recorded  # noqa: E402
+from scalekeeper_test_support.dependencies import declared, installed
+from scalekeeper_test_support.reliability_results import WITHOUT_TENSORFLOW, record, recorded
+from scalekeeper_test_support.repository import ROOT, repository_path
 
 SECTION = "supply"
 LOWEST, NEWEST = "lowest tested", "newest tested"
@@ -62,7 +58,7 @@ def _row(name: str, allowed: str, found: Dict[str, Any]) -> Dict[str, Any]:
 
 def advisories() -> Iterator[Dict[str, Any]]:
     """What is known of each package, and what we say to it."""
-    with open(os.path.join(SUPPLY, "advisories.json"), encoding="utf-8") as stream:
+    with open(repository_path("tests", "supply", "advisories.json"), encoding="utf-8") as stream:
         known = json.load(stream)["advisories"]
     for package in sorted({advisory["package"] for advisory in known}):
         answers = [advisory["answer"] for advisory in known if advisory["package"] == package]

@@ -1,11 +1,6 @@
 """What the package needs and what this TensorFlow needs go together."""
 
-import os
-import sys
-
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(HERE)), "tests", "supply"))
-from dependencies import closure, declared, unmet  # noqa: E402
+from scalekeeper_test_support.dependencies import closure, declared, unmet
 
 OF_TENSORFLOW = ("tensorflow", "tensorflow-cpu", "keras", "tf-keras")
 

@@ -3,8 +3,9 @@
 import json
 import os
 
-import own_process
 import pytest
+
+from scalekeeper_test_support import script_runner
 
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "long_runs.py")
 STEPS = 3000
@@ -14,7 +15,7 @@ MOST_BLOCKS_A_STEP = 0.9  # pieces of memory of Python's own; each eager operati
 
 
 def run(*options):
-    printed = own_process.run(SCRIPT, "--run", "traced", "--steps", str(STEPS), "--save-every", "300", *options)
+    printed = script_runner.run(SCRIPT, "--run", "traced", "--steps", str(STEPS), "--save-every", "300", *options)
     return json.loads(printed.splitlines()[-1])
 
 

@@ -8,13 +8,15 @@ import time
 
 import pytest
 import tensorflow as tf
-import threads
-from installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 from tensorflow.python.util import lazy_loader
 
 import scalekeeper
 from scalekeeper import DynamicLossScale, LossScaleOptimizer
 from scalekeeper.optimizer._keras import keras_dispatch
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES
+from scalekeeper_test_support.repository import load_script
+
+threads = load_script("compat_tests/reliability/threads.py")
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -25,13 +25,11 @@ IS_FIRST_USE = "--first-use" in sys.argv
 if not IS_FIRST_USE:
     import tensorflow as tf
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.dirname(HERE)]
 
 import scalekeeper  # noqa: E402
 
 if not IS_FIRST_USE:
-    from installed_keras import MODEL_SUFFIXES, builds_in_one_graph
+    from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, builds_in_one_graph
 
     # one thread at a time builds models, or has Keras build them, where Keras can't do better
     building = threading.RLock() if builds_in_one_graph() else contextlib.nullcontext()
@@ -265,9 +263,9 @@ def main():
         rows.append(first_use(options.rounds))
     print(json.dumps(rows))
     if options.record:
-        import figures
+        from scalekeeper_test_support import reliability_results
 
-        figures.record(SECTION, rows)
+        reliability_results.record(SECTION, rows)
     failures = [row for row in rows if row["differ from the same alone"] or row["errors"]]
     sys.exit("\n".join(map(str, failures)) if failures else None)
 

@@ -6,31 +6,23 @@ python compat_tests/reliability/without_network.py --record   # and keep the fig
 
 import json
 import os
-import runpy
 import sys
 import tempfile
 import warnings
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path[:0] = [
-    HERE,
-    os.path.join(ROOT, "compat_tests"),
-    os.path.join(ROOT, "compat_tests", "serialization"),
-    os.path.join(ROOT, "tests", "supply"),
-]
+from scalekeeper_test_support.repository import load_script, repository_path
 
 
 def ways(folder):
     """What is done, by name."""
-    import small_model
     import tensorflow as tf
-    from installed_keras import MODEL_SUFFIXES
 
     import scalekeeper
     from scalekeeper.serialization.formats.npz import read_state
+    from scalekeeper_test_support import small_model
+    from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES
 
-    document = os.path.join(ROOT, "examples", "train.yaml")
+    document = repository_path("examples", "train.yaml")
     model = small_model.build()
     model.compile(scalekeeper.build(document), loss="mse")
     yield "build"
@@ -53,21 +45,22 @@ def ways(folder):
 
 def measured():
     """What was done, what is left to do, and what asked for the network."""
-    import no_network
     import tensorflow as tf
 
+    from scalekeeper_test_support import no_network
+
     _ = tf.keras.optimizers.SGD  # while it is imported, a library of its own asks whether this machine has IPv6
-    command_line = runpy.run_path(os.path.join(ROOT, "tests", "supply", "without_network.py"))
+    command_line = load_script("tests/supply/without_network.py")
     kernel = no_network.take_away()
     with tempfile.TemporaryDirectory() as folder:
         done = list(ways(folder))
-        calls = command_line["commands"](folder, os.path.join(folder, "model.h5" if _has_h5(folder) else "model.keras"))
-        commands = [arguments[0] for arguments in calls if command_line["run"](arguments)]
+        calls = command_line.commands(folder, os.path.join(folder, "model.h5" if _has_h5(folder) else "model.keras"))
+        commands = [arguments[0] for arguments in calls if command_line.run(arguments)]
     return {
         "kernel": kernel,
         "done": done,
         "commands": sorted(set(commands)),
-        "all": command_line["subcommands"](),
+        "all": command_line.subcommands(),
         "tried": no_network.tried(),
     }
 
@@ -90,6 +83,6 @@ if __name__ == "__main__":
     found = measured()
     print("\n" + json.dumps(found))
     if "--record" in sys.argv:
-        from figures import record
+        from scalekeeper_test_support.reliability_results import record
 
         record("no network", [row(found)])

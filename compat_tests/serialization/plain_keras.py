@@ -1,7 +1,6 @@
 """What plain Keras makes of files, in a process where this package can't be imported; prints JSON."""
 
 import json
-import os
 import sys
 
 
@@ -16,10 +15,10 @@ class Blocked:
 
 assert "scalekeeper" not in sys.modules
 sys.meta_path.insert(0, Blocked)
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 import tensorflow as tf  # noqa: E402
-from installed_keras import inner_of, state_of, variables_of  # noqa: E402
+
+from scalekeeper_test_support.installed_keras import inner_of, state_of, variables_of  # noqa: E402
 
 
 def loaded(path):

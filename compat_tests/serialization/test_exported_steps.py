@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import OPTIMIZERS
 
 from scalekeeper import LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import OPTIMIZERS
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 import tensorflow as tf
-from installed_keras import IS_KERAS_3
 
 import scalekeeper
+from scalekeeper_test_support.installed_keras import IS_KERAS_3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -23,7 +23,7 @@ def test_killed_at_random_moments(tmp_path):
     """Weights and iterations are of one and the same version, and it is the last that was finished, or a newer one."""
     paths = [str(tmp_path / ("model" + suffix)) for suffix in SUFFIXES]
     for _ in range(KILLS):
-        command = [sys.executable, os.path.join(HERE, "saving_forever.py"), *paths]
+        command = [sys.executable, os.path.join(HERE, "save_repeatedly.py"), *paths]
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             finished = int(process.stdout.readline())
             time.sleep(random.uniform(0.0, 1.0))

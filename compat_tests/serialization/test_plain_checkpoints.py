@@ -6,19 +6,14 @@ The files are golden ones (``compat_tests/golden``): five steps of training, one
 import contextlib
 import json
 import os
-import sys
 
 import pytest
 import tensorflow as tf
-from installed_keras import IS_KERAS_3, InexpressibleError, inner_of, number, upstream
 
 from scalekeeper import LossScaleOptimizer
 from scalekeeper.serialization.formats import checkpoint
-
-sys.path.append(os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "golden"))
-import archives
-import matrix
-import scenario
+from scalekeeper_test_support.golden import archives, matrix, scenario
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, InexpressibleError, inner_of, number, upstream
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

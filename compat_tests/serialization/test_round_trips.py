@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from hypothesis import strategies
-from installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS
-from small_model import build, train, weights_of
 
 import scalekeeper
 from scalekeeper import LossScale, LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import HAS_NEW_OPTIMIZERS, IS_KERAS_3, OPTIMIZERS
+from scalekeeper_test_support.small_model import build, train, weights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

@@ -6,13 +6,13 @@ All of them share one process for the check of replicas.
 import numpy as np
 import pytest
 import tensorflow as tf
-from installed_keras import IS_KERAS_3
 
 from scalekeeper import LossScale
 from scalekeeper.registry import loss_scales
 from scalekeeper.testing import CHECKS, loss_scale_checks
 from scalekeeper.testing._check_runner import outcome_of
 from scalekeeper.testing._subject import Subject
+from scalekeeper_test_support.installed_keras import IS_KERAS_3
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 

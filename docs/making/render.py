@@ -5,15 +5,11 @@
 Needs no TensorFlow.
 """
 
-import os
-import sys
+import command_line
+import configuration
+import pictures
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(HERE, "..", "..", "benchmarks")]
-import command_line  # noqa: E402
-import configuration  # noqa: E402
-import pictures  # noqa: E402
-from pages import rewrite  # noqa: E402
+from scalekeeper_test_support.generated_pages import rewrite
 
 
 def main() -> None:

@@ -1,12 +1,8 @@
 """The command as a person sees it."""
 
-import os
-import sys
-
 import pytest
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-import pseudo_terminal
+from scalekeeper_test_support import pseudo_terminal
 
 
 @pytest.fixture

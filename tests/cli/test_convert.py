@@ -5,7 +5,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 
 import h5py
 import numpy as np
@@ -14,11 +13,7 @@ from click.testing import CliRunner
 
 import scalekeeper
 from scalekeeper.cli import main
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "compat_tests", "golden"))
-import archives  # noqa: E402
-import matrix  # noqa: E402
+from scalekeeper_test_support.golden import archives, matrix
 
 
 @pytest.fixture(scope="module")

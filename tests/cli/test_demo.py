@@ -1,4 +1,4 @@
-"""scalekeeper demo before it has any TensorFlow; compat_tests/demo runs all of it."""
+"""scalekeeper demo before it has any TensorFlow; compat_tests/cli runs all of it."""
 
 import os
 import sys

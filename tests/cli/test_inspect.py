@@ -2,17 +2,12 @@
 
 import json
 import os
-import sys
 
 import pytest
 from click.testing import CliRunner
 
 from scalekeeper.cli import main
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "compat_tests", "golden"))
-import archives  # noqa: E402
-import matrix  # noqa: E402
+from scalekeeper_test_support.golden import archives, matrix
 
 
 @pytest.fixture(scope="module")

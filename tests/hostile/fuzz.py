@@ -23,19 +23,16 @@ import tempfile
 import time
 import warnings
 
+from click.testing import CliRunner
+from rich.cells import cell_len
+
+from scalekeeper.cli import main as command
+from scalekeeper.registry import _documents, target
+from scalekeeper.registry._import_paths import AllowList
+from scalekeeper.serialization import _resource_limits
+from scalekeeper_test_support import hostile_documents, hostile_files, side_effects
+
 HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE]
-import making_documents  # noqa: E402
-import making_files  # noqa: E402
-import watching  # noqa: E402
-from click.testing import CliRunner  # noqa: E402
-from rich.cells import cell_len  # noqa: E402
-
-from scalekeeper.cli import main as command  # noqa: E402
-from scalekeeper.registry import _documents, target  # noqa: E402
-from scalekeeper.registry._import_paths import AllowList  # noqa: E402
-from scalekeeper.serialization import _resource_limits  # noqa: E402
-
 MOST_SECONDS, MOST_MEGABYTES = 2.0, 500
 BATCH = 2_000  # inputs for one copy: what leaks, or is left broken by an input, ends with it
 
@@ -54,18 +51,18 @@ class Documents(Tried):
     name = "documents"
 
     def __init__(self):
-        self.seeds = making_documents.seeds()
+        self.seeds = hostile_documents.seeds()
         self._targets = [target(name) for name in ("2.0", "2.15", "tf_keras", "keras3")]
         self._nothing = AllowList()
 
     def make(self, rng):
-        name, data = making_documents.generated(rng, self.seeds)
+        name, data = hostile_documents.generated(rng, self.seeds)
         way = rng.choices(["checked", "as a policy", "validate", "inspect"], [90, 7, 2, 1])[0]
         return way, name, data
 
     def good(self):
         """Inputs that have everything be imported that is ever needed: accepted ones, and one that is not."""
-        for data in (*making_documents.GOOD, b"optimizer: adan"):
+        for data in (*hostile_documents.GOOD, b"optimizer: adan"):
             for way in ("checked", "as a policy", "validate", "inspect"):
                 yield way, "doc.yaml", data
 
@@ -101,10 +98,10 @@ class Files(Tried):
     name = "files"
 
     def __init__(self):
-        self.seeds = making_files.seeds()
+        self.seeds = hostile_files.seeds()
 
     def make(self, rng):
-        kind, data = making_files.generated(rng, self.seeds)
+        kind, data = hostile_files.generated(rng, self.seeds)
         if kind == "trace":
             return rng.choice(["recommend", "simulate"]), kind, data
         # converting a .keras file takes TensorFlow
@@ -143,10 +140,10 @@ class Folders(Tried):
     patience = 180.0
 
     def __init__(self):
-        self.seeds = making_files.seeds_of_folders()
+        self.seeds = hostile_files.seeds_of_folders()
 
     def make(self, rng):
-        name, files = making_files.generated_folder(rng, self.seeds)
+        name, files = hostile_files.generated_folder(rng, self.seeds)
         return "inspect", name, files
 
     def good(self):
@@ -302,7 +299,7 @@ class Run:
         self.seed, self.keep = seed, keep
         self.tallies = collections.defaultdict(Tally)
         self.failures = []
-        self.watcher = watching.Watcher()
+        self.watcher = side_effects.Watcher()
 
     def try_many(self, tried, count):
         if not isinstance(tried, Folders):
@@ -407,17 +404,18 @@ class Run:
 
 def keep_figures(rows, needs_tensorflow):
     """For docs/reliability.md. Documents and files may be tried in two runs: the rows of the other one stay."""
-    sys.path.append(os.path.join(HERE, "..", "..", "compat_tests", "reliability"))
-    import figures
+    from scalekeeper_test_support import reliability_results
 
     if needs_tensorflow:
-        figures.record("hostile checkpoints", rows)
+        reliability_results.record("hostile checkpoints", rows)
         return
     section = "hostile input"
-    of_none = (each for each in figures.recorded() if each["name"] == figures.WITHOUT_TENSORFLOW)
+    of_none = (
+        each for each in reliability_results.recorded() if each["name"] == reliability_results.WITHOUT_TENSORFLOW
+    )
     known = [row for each in of_none for row in each["sections"].get(section, ())]
     merged = {row["what"]: row for row in [*known, *rows]}
-    figures.record(section, sorted(merged.values(), key=lambda row: row["what"]), needs_tensorflow=False)
+    reliability_results.record(section, sorted(merged.values(), key=lambda row: row["what"]), needs_tensorflow=False)
 
 
 def main():

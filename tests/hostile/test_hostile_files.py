@@ -8,10 +8,9 @@ import sys
 
 import pytest
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path.append(HERE)
-import making_files  # noqa: E402
+from scalekeeper_test_support import hostile_files
 
+HERE = os.path.dirname(os.path.abspath(__file__))
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="commands run in one process there")
 
 COUNT = int(os.environ.get("SCALEKEEPER_FILES", "150"))  # 1500 in py313-core
@@ -93,8 +92,8 @@ def test_bombs(tmp_path, kind):
     }[kind]
     commands = []
     for name in members:
-        for number, bomb in enumerate(making_files.BOMBS):
-            archive = making_files.Zip()
+        for number, bomb in enumerate(hostile_files.BOMBS):
+            archive = hostile_files.Zip()
             for member in members:
                 archive.add(member, b"{}", **({"method": 8, "packed": bomb, "size": 2**29} if member == name else {}))
             path = tmp_path / f"{members.index(name)}-{number}-{kind}.{kind.split('.')[-1]}"
@@ -119,7 +118,7 @@ def test_generated_files():
     process = subprocess.run(script, stdout=subprocess.PIPE)
     answer = json.loads(process.stdout.decode().splitlines()[-1])
     assert (answer["failures"], process.returncode) == ([], 0)
-    assert len(answer["rows"]) == len(making_files.KINDS)
+    assert len(answer["rows"]) == len(hostile_files.KINDS)
     assert sum(row["tried"] for row in answer["rows"]) == COUNT
     assert sum(row["imports"] + row["writes"] for row in answer["rows"]) == 0
     for verdict in ("refused", "accepted"):

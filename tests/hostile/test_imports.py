@@ -43,8 +43,10 @@ def canaries(tmp_path_factory):
 @pytest.fixture(scope="module")
 def tried(canaries):
     """What was tried, on what, what came of it, and what was done."""
-    script = [sys.executable, "-W", "ignore", os.path.join(HERE, "importing.py"), str(canaries), str(STEP)]
-    return [json.loads(line) for line in subprocess.check_output(script).decode().splitlines()]
+    script = [sys.executable, "-W", "ignore", os.path.join(HERE, "name_code.py"), str(canaries), str(STEP)]
+    search = os.pathsep.join(filter(None, [str(canaries), os.environ.get("PYTHONPATH")]))
+    printed = subprocess.check_output(script, env=dict(os.environ, PYTHONPATH=search)).decode()
+    return [json.loads(line) for line in printed.splitlines()]
 
 
 def test_nothing_is_imported(tried):

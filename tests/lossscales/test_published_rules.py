@@ -1,12 +1,12 @@
 """Each preset, and each policy that comes from another library, against that library's published rule, step by step."""
 
 import numpy as np
-import published_rules as rules
 import pytest
 
 from scalekeeper import Report, resolve
 from scalekeeper.lossscales import advance
 from scalekeeper.lossscales.presets import PRESETS
+from scalekeeper_test_support import published_rules as rules
 
 SEQUENCES, STEPS = 10, 5000
 WINDOWS = [20, 30, 40, 50, 100, 200, 500, 1000]

@@ -3,11 +3,9 @@
 import configparser
 import os
 import re
-import sys
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "compat_tests", "pages"))
-from commands import spelled_out  # noqa: E402
+from scalekeeper_test_support.page_commands import spelled_out
+from scalekeeper_test_support.repository import ROOT
 
 
 def read(name):

@@ -2,7 +2,6 @@
 
 import json
 import os
-import sys
 
 import pytest
 
@@ -11,11 +10,7 @@ from scalekeeper.registry._targets import known_targets
 from scalekeeper.serialization._conversion.target import aim
 from scalekeeper.serialization.keras._config_encoder import said_to
 from scalekeeper.serialization.keras._optimizer_config import declared
-
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.append(os.path.join(ROOT, "compat_tests", "golden"))
-import archives  # noqa: E402
-import matrix  # noqa: E402
+from scalekeeper_test_support.golden import archives, matrix
 
 TARGETS = {
     "tf20": "2.0",

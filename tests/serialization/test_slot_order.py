@@ -25,7 +25,7 @@ def slots(*names):
     ],
 )
 def test_order(class_name, family, names, expected):
-    """As measured on optimizers of that kind; compat_tests/conversion compares with those that are installed."""
+    """Return the measured order; compat_tests/serialization/conversion compares it with the installed optimizers."""
     assert " ".join("/".join(place) for place in ordered(slots(*names), class_name, family, OWNERS)) == expected
 
 

@@ -11,15 +11,16 @@ import zipfile
 
 import h5py
 import pytest
-from dependencies import HERE, ROOT, bound, closure, declared, lowest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
-from source_code import FORBIDDEN_CALLS, FORBIDDEN_MODULES
 
 from scalekeeper import UnreadableFileError
 from scalekeeper.serialization.formats.npz import read_state
+from scalekeeper_test_support.dependencies import bound, closure, declared, lowest
+from scalekeeper_test_support.repository import ROOT
+from scalekeeper_test_support.source_code import FORBIDDEN_CALLS, FORBIDDEN_MODULES
 
-with open(os.path.join(HERE, "advisories.json"), encoding="utf-8") as _stream:
+with open(os.path.join(ROOT, "tests", "supply", "advisories.json"), encoding="utf-8") as _stream:
     KNOWN = json.load(_stream)
 ADVISORIES = KNOWN["advisories"]
 WITH_TENSORFLOW = "tensorflow"

@@ -4,7 +4,9 @@ import os
 import re
 
 import pytest
-from dependencies import ROOT, bound, declared, installed, lowest, unmet
+
+from scalekeeper_test_support.dependencies import bound, declared, installed, lowest, unmet
+from scalekeeper_test_support.repository import ROOT
 
 ENVIRONMENT = os.environ.get("SCALEKEEPER_ENVIRONMENT", "")
 NAMES = sorted(declared())

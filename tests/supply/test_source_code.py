@@ -3,8 +3,8 @@
 import ast
 from importlib.util import find_spec
 
-from dependencies import declared
-from source_code import (
+from scalekeeper_test_support.dependencies import declared
+from scalekeeper_test_support.source_code import (
     FORBIDDEN_BEGINNINGS,
     FORBIDDEN_CALLS,
     FORBIDDEN_METHODS,

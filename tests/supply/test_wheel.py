@@ -4,10 +4,9 @@ import base64
 import hashlib
 import os
 
-from dependencies import ROOT
-from source_code import rooms
-
 from scalekeeper.registry._compat import metadata
+from scalekeeper_test_support.repository import ROOT
+from scalekeeper_test_support.source_code import rooms
 
 OF_THE_INSTALLATION = ("scalekeeper-", "../")  # metadata, and the command in the folder of commands
 DATA = (".json", ".yaml", "py.typed")

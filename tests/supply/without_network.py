@@ -9,12 +9,10 @@ import json
 import os
 import sys
 
-HERE = os.path.dirname(os.path.abspath(__file__))
-ROOT = os.path.dirname(os.path.dirname(HERE))
-sys.path.insert(0, HERE)
-import no_network  # noqa: E402
+from scalekeeper_test_support import no_network
+from scalekeeper_test_support.repository import repository_path
 
-EXAMPLES = os.path.join(ROOT, "examples")
+EXAMPLES = repository_path("examples")
 DOCUMENT, TRACE = os.path.join(EXAMPLES, "train.yaml"), os.path.join(EXAMPLES, "small_float16.npz")
 
 

@@ -23,12 +23,10 @@ import time
 import traceback
 
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads would be in the way of copies of this process
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import training
-from figures import record
 
 import scalekeeper
+from scalekeeper_test_support.reliability_results import record
 
 SECTION = "Killed and resumed"
 SECONDS = 300  # that a process may take

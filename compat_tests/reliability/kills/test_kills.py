@@ -3,7 +3,7 @@
 import json
 import pathlib
 
-import own_process
+from scalekeeper_test_support import script_runner
 
 SCRIPT = pathlib.Path(__file__).parent / "kills.py"
 KILLS, STEPS = 3, 18
@@ -11,7 +11,7 @@ KILLS, STEPS = 3, 18
 
 def test_killed_and_resumed():
     """Every state after a step, up to the last, is that of the uninterrupted run: way and moments differ each time."""
-    printed = own_process.run(SCRIPT, "--kills", str(KILLS), "--cases", "1", "--steps", str(STEPS))
+    printed = script_runner.run(SCRIPT, "--kills", str(KILLS), "--cases", "1", "--steps", str(STEPS))
     (row,) = json.loads(printed.splitlines()[-1])
     assert row["kills"] == KILLS
     assert row["steps compared"] >= STEPS

@@ -13,9 +13,8 @@ import sys
 import numpy as np
 import tensorflow as tf
 
-# for installed_keras, which all tests share
-sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-from installed_keras import (
+import scalekeeper
+from scalekeeper_test_support.installed_keras import (
     HAS_LOSS_SCALE_OBJECTS,
     IS_KERAS_3,
     MODEL_SUFFIXES,
@@ -23,8 +22,6 @@ from installed_keras import (
     layer_policy,
     set_global_policy,
 )
-
-import scalekeeper
 
 EVERY = 3
 OVERFLOWS = (2, 8, 9, 10, 33)  # the run of three is saved in its middle

@@ -2,23 +2,17 @@
 
     python compat_tests/reliability/replicas/replicas.py --record
 
-``compat_tests/strategies/test_loops.py`` and ``test_killed_workers.py`` run the same scenarios, with fewer steps. Ends
-with an error if anything is not as it must be.
+The tests of ``compat_tests/optimizer/strategies`` run the same scenarios with fewer steps. The script ends with an
+error if a result is wrong.
 """
 
 import argparse
 import os
-import pathlib
 import sys
 import tempfile
 import time
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE.parents[1])]
-
-import figures  # noqa: E402
-import replica_comparisons  # noqa: E402
-import strategy_scenarios  # noqa: E402
+from scalekeeper_test_support import reliability_results, replica_comparisons, strategy_scenarios
 
 STEPS = 500
 STEPS_WITH_KILLS = 60
@@ -92,7 +86,7 @@ def main():
             add(sections["Killed workers"], row_of_kills, way, replicas)
     if is_recorded:
         for section, rows in sections.items():
-            figures.record(section, rows)
+            reliability_results.record(section, rows)
     wrong = [row for rows in sections.values() for row in rows if not is_right(row)]
     sys.exit(f"not as it must be: {wrong}" if wrong else 0)
 

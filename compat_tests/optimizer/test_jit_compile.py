@@ -1,0 +1,68 @@
+"""`compile(jit_compile=True)`: a training step that XLA compiles scales once and skips once, as any other."""
+
+import inspect
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper_test_support.installed_keras import number
+
+if "jit_compile" not in inspect.signature(tf.keras.Model.compile).parameters:
+    pytest.skip("this TensorFlow's compile has no jit_compile", allow_module_level=True)
+
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("mixed_float16")]
+
+
+def fitted_rows(optimizer, rows, epochs=1):
+    """Train an embedding of four rows of one number, all 1; the loss is the mean of the rows that the input names."""
+    layers = [tf.keras.layers.Embedding(4, 1, embeddings_initializer="ones"), tf.keras.layers.Activation("linear")]
+    model = tf.keras.Sequential(layers)
+    model.compile(optimizer, loss=lambda wanted, output: tf.cast(output, tf.float32), jit_compile=True)
+    model.fit(np.array([rows], np.int32), np.zeros((1, 2, 1), np.float32), epochs=epochs, verbose=0)
+    return model.get_weights()[0].ravel().tolist()
+
+
+@pytest.mark.parametrize("loss_scale", ["dynamic", 2.0**15], ids=["dynamic", "fixed"])
+@pytest.mark.parametrize("gradient", [2.0**-29, 1.0], ids=["vanishing", "largest"])
+def test_fit_applies_exactly_the_unscaled_gradient(one_weight, optimizers, loss_scale, gradient):
+    """A gradient that float16 carries only when scaled once moves the weight by learning rate × gradient, exactly."""
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.25 / gradient), loss_scale)
+    trained = one_weight().compile(optimizer, gradient, jit_compile=True)
+    trained.fit(inputs=[1, 1])
+    assert trained.weight == 0.5
+    assert trained.model.optimizer is optimizer
+    assert number(optimizer.iterations) == 2
+
+
+@pytest.mark.parametrize("bad", [4.0, float("inf"), float("nan")])
+def test_an_overflow_skips_one_step(one_weight, optimizers, bad):
+    """The bad batch changes no weight and halves the scale; the batches around it train."""
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.25), "dynamic", skipped_steps="hold")
+    trained = one_weight().compile(optimizer, 1.0, jit_compile=True)
+    trained.fit(inputs=[1, bad, 1, 1])
+    assert trained.weight == 0.25
+    assert optimizer.loss_scale.state() == {"current_loss_scale": 2.0**14, "good_steps": 2}
+    assert number(optimizer.iterations) == 3
+
+
+def test_an_embedding_adds_up_a_row_that_was_read_twice(optimizers):
+    """Two sparse gradients of one row count as their sum."""
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.5), "dynamic")
+    assert fitted_rows(optimizer, [1, 1], epochs=2) == [1.0, 0.0, 1.0, 1.0]
+
+
+def test_an_embedding_trains_with_adam(optimizers):
+    """Adam's first step is the learning rate, whatever the gradient's size, for the rows that were read."""
+    optimizer = LossScaleOptimizer(optimizers.Adam(0.25), "dynamic")
+    assert fitted_rows(optimizer, [1, 3]) == pytest.approx([1.0, 0.75, 1.0, 0.75], abs=1e-5)
+
+
+def test_an_overflow_in_a_sparse_gradient_is_skipped(optimizers):
+    """A scale that makes the embedding's gradient infinite is halved until the step can be applied."""
+    # a row's gradient is half of the loss: 2**17 / 2 is infinite in float16, and 2**16 / 2 is not
+    policy = {"name": "dynamic", "initial_loss_scale": 2.0**17}
+    optimizer = LossScaleOptimizer(optimizers.SGD(0.5), policy)
+    assert fitted_rows(optimizer, [1, 2], epochs=2) == [1.0, 0.75, 0.75, 1.0]
+    assert optimizer.loss_scale.state()["current_loss_scale"] == 2.0**16

@@ -1,0 +1,50 @@
+"""What we save, plain Keras loads, with this package not installed: as well as what Keras itself has saved."""
+
+import json
+import os
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import scalekeeper
+from scalekeeper_test_support import script_runner
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
+from scalekeeper_test_support.small_model import build
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+DYNAMIC = {"initial_loss_scale": 1024.0, "increment_period": 3}
+POLICIES = {"dynamic": DYNAMIC} if IS_KERAS_3 else {"dynamic": DYNAMIC, "fixed": 128.0}
+SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", ""] + ([".keras"] if hasattr(tf.keras, "saving") else [])
+
+
+def trained(optimizer):
+    """The small model after three steps of fit."""
+    model = build()
+    model.compile(optimizer, "mse")
+    inputs = np.arange(18, dtype="float32").reshape(6, 3) / 10
+    model.fit(inputs, inputs[:, :1], batch_size=2, epochs=1, shuffle=False, verbose=0)
+    return model
+
+
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_files_load_without_this_package(kind, tmp_path):
+    """Class, weights, iterations, slots and scale are what they are in a file of Keras's own."""
+    paths = {}
+    for policy, parameters in POLICIES.items():
+        spec = {"name": "dynamic", **parameters} if isinstance(parameters, dict) else parameters
+        ours = trained(scalekeeper.LossScaleOptimizer(OPTIMIZERS[kind].Adam(0.01), spec))
+        theirs = trained(upstream(OPTIMIZERS[kind].Adam(0.01), parameters))
+        for suffix in SUFFIXES:
+            paths[policy, suffix] = [str(tmp_path / (who + policy + suffix)) for who in ("ours", "theirs")]
+            scalekeeper.save_model(ours, paths[policy, suffix][0])
+            theirs.save(paths[policy, suffix][1])
+    flat = [path for pair in paths.values() for path in pair]
+    output = script_runner.run(os.path.join(HERE, "plain_keras.py"), *flat)
+    found = iter(json.loads(output.splitlines()[-1]))
+    for (policy, suffix), ours, theirs in zip(paths, found, found):
+        assert ours == theirs, (policy, suffix)
+        assert ours["inner"] == "Adam"
+        assert ours["weights"] != [weight.numpy().tolist() for weight in build().weights]

@@ -1,0 +1,94 @@
+"""Documents that nobody should send: good ones with nasty bytes in them, and trees of values in YAML or JSON."""
+
+import glob
+import os
+
+import yaml
+
+from scalekeeper_test_support import hostile_values
+from scalekeeper_test_support.repository import repository_path
+
+CORPUS = repository_path("tests", "hostile", "corpus", "documents")
+
+GOOD = [
+    b"""\
+optimizer:
+  name: adam
+  learning_rate: {schedule: exponential_decay, initial_learning_rate: 1e-3,
+    decay_steps: 1000, decay_rate: 0.9}
+loss_scale: {name: dynamic, initial_loss_scale: 4096}
+""",
+    b"""\
+{"optimizer": {"name": "sgd", "momentum": 0.9, "nesterov": true},
+ "loss_scale": {"name": "fixed", "loss_scale_value": 128, "skip_nonfinite": false}}
+""",
+    b"optimizer: &o {name: rmsprop, rho: 0.9, centered: false}\nloss_scale: 1024\n",
+    b"# comment\noptimizer: 'adam'\nloss_scale: \"dynamic\"\n",
+    b"""\
+optimizer:
+  name: sgd
+  learning_rate: {schedule: piecewise_constant_decay, boundaries: [100, 200], values: [0.1, 0.01, 0.001]}
+loss_scale: {name: scheduled, values: [128, 1024], boundaries: [100], schedule: linear}
+skipped_steps: hold
+stop_after_skips: 20
+""",
+]
+TREES = [yaml.safe_load(text) for text in GOOD]
+_TEXT = [
+    *("{", "}", "[", "]", ":", ": ", ",", "- ", "? ", "|", ">", "'", '"', "\\", "#", "\n"),
+    *("&a ", "*a", "*a ", "<<: ", "!!python/name:os.system ", "!x ", "%YAML 1.1\n", "---\n", "..."),
+    *(
+        "!!python/object/apply:os.system ",
+        "!<tag:yaml.org,2002:python/module:antigravity> ",
+        "%TAG ! tag:yaml.org,2002:\n",
+    ),
+    *("null", "true", "~", ".nan", "-.inf", "1e999", "9" * 500, "0x", "0o9", "-", "+.e1"),
+    *("\u2028", "\ufeff", "\u202e", "漢字", "\U0001f600", "\\ud800", "\t", "\r", "\x85"),
+    *hostile_values.KEYS,
+    *hostile_values.DANGEROUS,
+]
+TOKENS = [token.encode("utf-8") for token in _TEXT] + [
+    *(b"\x00", b"\xff", b"\xc3", b"\xed\xa0\x80", b"[" * 70, b"{a: " * 70, b"]" * 70, b"\x1b[31m"),
+]
+
+
+def seeds():
+    """The good ones, and those of the corpus."""
+    found = list(GOOD)
+    for path in sorted(glob.glob(os.path.join(CORPUS, "*"))):
+        with open(path, "rb") as stream:
+            data = stream.read()
+        if len(data) < 4096:  # longer ones are tried as they are, and are too slow to be tried in many forms
+            found.append(data)
+    return found
+
+
+def generated(rng, known):
+    """A document: what it is called, and its bytes. ``known`` are seeds."""
+    name = rng.choice(["doc.yaml", "doc.json", "doc.txt"])
+    roll = rng.randrange(10)
+    if roll < 5:
+        return name, with_tokens(rng, rng.choice(known))
+    if roll < 8:
+        document = hostile_values.mutated(rng, rng.choice(TREES))
+    else:
+        document = {"optimizer": hostile_values.tree(rng), "loss_scale": hostile_values.tree(rng)}
+    return name, hostile_values.as_json(rng, document).encode("utf-8", "surrogatepass")
+
+
+def with_tokens(rng, data):
+    """A few bytes changed, cut, doubled, or replaced by something nasty."""
+    data = bytearray(data)
+    for _ in range(rng.randint(0, 6)):
+        at = rng.randint(0, len(data))
+        until = min(len(data), at + rng.randint(0, 12))
+        kind = rng.randrange(4)
+        if kind == 0:
+            data[at:until] = rng.choice(TOKENS)
+        elif kind == 1:
+            data[at:at] = rng.choice(TOKENS)
+        elif kind == 2:
+            del data[at:until]
+        else:
+            data[at:at] = data[at:until] * rng.randint(1, 3)
+    return bytes(data)

@@ -1,0 +1,113 @@
+"""What scripts make for docs/ is what stands there."""
+
+import os
+
+import pytest
+
+from scalekeeper.registry import known_targets, loss_scales
+from scalekeeper.registry._optimizer_spec import argument_model, names
+from scalekeeper_test_support.generated_pages import with_parts
+from scalekeeper_test_support.repository import ROOT, load_script
+
+
+def page(name):
+    with open(os.path.join(ROOT, "docs", name), encoding="utf-8") as stream:
+        return stream.read()
+
+
+def test_the_tables_of_performance_are_made_from_the_results():
+    """`python benchmarks/render.py` would not change the page."""
+    render, text = load_script("benchmarks/render.py"), page("performance.md")
+    assert with_parts(text, render.parts_of_page(render.results()), "performance.md") == text
+
+
+def test_the_tables_of_reliability_are_made_from_the_results():
+    """`python compat_tests/reliability/render.py` would not change the page."""
+    render, text = load_script("compat_tests/reliability/render.py"), page("reliability.md")
+    assert with_parts(text, render.parts_of_page(render.recorded()), "reliability.md") == text
+
+
+def test_the_table_of_policies_is_made_from_the_trace():
+    """`python benchmarks/policies_on_a_run.py` would not change the page: each policy loses the steps it says."""
+    made, text = load_script("benchmarks/policies_on_a_run.py"), page("policies.md")
+    assert with_parts(text, {"policies": made.table(made.simulated())}, "policies.md") == text
+
+
+@pytest.mark.parametrize("name", ["configuration", "command_line"])
+def test_the_references_are_made_from_the_code(name):
+    """`python docs/making/render.py` would not change the page."""
+    text = page(name + ".md")
+    assert with_parts(text, load_script(f"docs/making/{name}.py").parts_of_page(), name + ".md") == text
+
+
+def test_the_pictures_are_made_from_simulations():
+    """`python docs/making/render.py` would not change them; docs/policies.md shows one for each policy."""
+    made = load_script("docs/making/pictures.py").pictures()
+    assert {name: page("pictures/" + name) for name in os.listdir(os.path.join(ROOT, "docs", "pictures"))} == made
+    for row in loss_scales.listing():
+        if row.plugin.cls.__module__.startswith("scalekeeper.") and row.plugin.preset is None:
+            assert f"(pictures/{row.name}.svg)" in page("policies.md")
+
+
+def test_the_reference_has_every_parameter():
+    """Of each policy, preset, optimizer and schedule of every version; each parameter with a description."""
+    text = page("configuration.md")
+    ours = [row for row in loss_scales.listing() if row.plugin.cls.__module__.startswith("scalekeeper.")]
+    assert len(ours) > 20
+    for row in ours:
+        assert f"### {row.name}\n" in text or f"| `{row.name}` |" in text
+        for name, field in row.plugin.parameters.model_fields.items():
+            assert field.description
+            assert f"| `{name}` |" in text
+    for target in known_targets():
+        for kind in ("optimizers", "schedules"):
+            for name in names(kind, target):
+                assert f"### {name}\n" in text or f"`{name}` on " in text
+                assert all(f"| `{argument}` |" in text for argument in argument_model(kind, name, target).model_fields)
+
+
+def test_the_table_of_lost_gradients_is_made_from_the_record():
+    """`python benchmarks/vanishing_gradients.py` would not change the page; a scale saves what float16 loses."""
+    made, text = load_script("benchmarks/vanishing_gradients.py"), page("why.md")
+    found = made.recorded()
+    assert with_parts(text, {"losses": made.table(found)}, "why.md") == text
+    exact, lost, saved = (found[label]["losses"][-1][1] for label in made.RUNS)
+    assert lost > 2 * exact
+    assert abs(saved - exact) < 0.02 * exact
+
+
+def test_the_pictures_of_lost_gradients_are_made_from_the_record():
+    """Each says which record it was drawn from, and is small."""
+    made = load_script("benchmarks/vanishing_gradients.py")
+    for name in ("gradients_and_float16.svg", "losses_with_and_without_scale.svg"):
+        assert f"({name})" in page("why.md")
+        assert made.source(made.recorded()) in page(name)
+        assert len(page(name)) < 30_000
+
+
+def test_each_version_of_the_matrix_was_measured():
+    """A figure that is missing would not be seen."""
+    found = {each["name"]: each for each in load_script("benchmarks/render.py").results()}
+    assert list(found) == ["2.0", "2.1", "2.2", "2.3", "2.10", "2.15", "2.21 Keras 3", "2.21 tf_keras"]
+    for name, each in found.items():
+        assert {row["scale"] for row in each["step"]} >= {"dynamic"}
+        assert ("fit" in each) == (name not in ("2.0", "2.1", "2.2", "2.3"))
+
+
+def test_a_site_that_fetches_from_elsewhere_is_found(tmp_path):
+    """A script, a font or a picture of another machine, and what is not there; links to other machines are fine."""
+    (tmp_path / "good.html").write_text(
+        '<a href="https://example.org/">there</a><img src="good.svg"><a href="good.html#x">here</a>', encoding="utf-8"
+    )
+    (tmp_path / "good.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
+    check = load_script("docs/making/check_site.py")
+    assert list(check.problems(str(tmp_path))) == []
+    (tmp_path / "bad.html").write_text(
+        '<script src="https://example.org/a.js"></script><a href="lost.html">lost</a>', encoding="utf-8"
+    )
+    (tmp_path / "bad.css").write_text("@font-face { src: url(//example.org/a.woff2) }", encoding="utf-8")
+    assert sorted(each[len(str(tmp_path)) + 1 :] for each in check.problems(str(tmp_path))) == [
+        "bad.css fetches //example.org/a.woff2",
+        "bad.html fetches https://example.org/a.js",
+        "bad.html refers to lost.html, which is not there",
+    ]
