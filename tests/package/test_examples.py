@@ -28,6 +28,7 @@ WITH_EXAMPLES = {
     "scalekeeper.lossscales.scheduled",
     "scalekeeper.lossscales.tolerant",
     "scalekeeper.registry._documents",
+    "scalekeeper.registry._schema",
     "scalekeeper.registry._plugins",
     "scalekeeper.registry._targets",
     "scalekeeper.serialization.keras._optimizer_config",
