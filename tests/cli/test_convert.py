@@ -161,7 +161,7 @@ def test_a_folder(folder, tmp_path):
 def test_a_folder_of_nothing(tmp_path):
     """Is an error, and so is a file where a folder belongs."""
     code, output = run(tmp_path, tmp_path / "new", "--recursive")
-    assert (code, "nothing that can be converted" in output) == (1, True)
+    assert (code, "no files that can be converted" in output) == (1, True)
     (tmp_path / "file").write_text("")
     code, output = run(tmp_path / "file", tmp_path / "new", "--recursive")
     assert (code, "not a folder" in output) == (1, True)
@@ -203,7 +203,7 @@ def test_a_model_without_an_optimizer(folder, tmp_path):
         new.attrs["model_config"] = old.attrs["model_config"]
     code, output = run(path, tmp_path / "new.npz")
     assert code == 1
-    assert "no optimizer is in it" in output
+    assert "no training state" in output
     assert os.listdir(str(tmp_path)) == ["weights.h5"]
 
 

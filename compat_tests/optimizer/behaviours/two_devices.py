@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import tensorflow as tf
-from measure import NOT_A_NUMBER, Subject, installed_keras, one_weight_model, outcome, summary, train
+from measure import NOT_A_NUMBER, Subject, error_name, installed_keras, one_weight_model, outcome, summary, train
 
 
 def split_the_cpu():
@@ -62,7 +62,7 @@ def b4_without_aggregation(subject):
 def b10_unsupported_strategy(subject):
     def refusal(error):
         named = [name for name in ("CentralStorageStrategy", "MirroredStrategy") if name in str(error)]
-        return type(error).__name__ + (" naming " + " and ".join(named) if named else "")
+        return error_name(error) + (" naming " + " and ".join(named) if named else "")
 
     def constructed():
         try:

@@ -73,17 +73,17 @@ def test_gradients_that_are_summed_already(found):
         assert result == {"values": [[[[-3.0] * 2] * 3] * 2] * 2, "error": None}
     else:
         assert result["values"] == []
-        assert result["error"]["type"] == "ValueError"
+        assert result["error"]["type"] == "ArgumentError"
         assert "can't apply gradients without aggregating them" in result["error"]["message"]
         if not installed_keras.IS_KERAS_3:
             assert "use TensorFlow 2.2 or newer" in result["error"]["message"]
 
 
 def test_apply_gradients_outside_of_a_replica_is_refused(found):
-    """Eagerly and while tracing it is a ValueError that says where to call it, and nothing changes."""
+    """Eagerly and while tracing it is a StrategyError that says where to call it, and nothing changes."""
     result = found["cross_replica"]["ours"]
     message = "apply_gradients must be called in a replica context: inside strategy.run, not around it"
-    assert result["errors"] == [{"type": "ValueError", "message": message}] * 2
+    assert result["errors"] == [{"type": "StrategyError", "message": message}] * 2
     assert result["values"] == [1.0, 1.0]
     assert [error["type"] for error in found["cross_replica"]["tensorflow"]["errors"]] == ["ValueError"] * 2
 

@@ -82,10 +82,10 @@ def test_one_device_equals_tensorflows_own_class(inner):
 
 
 def test_apply_gradients_outside_of_a_replica_is_refused():
-    """In the scope of a strategy, but not in its ``run``, it is a ValueError that says where to call it."""
+    """In the scope of a strategy, but not in its ``run``, it is a StrategyError that says where to call it."""
     with tf.distribute.OneDeviceStrategy("/cpu:0").scope():
         variable, optimizer = tf.Variable([1.0, -2.0]), ours(tf.keras.optimizers.SGD(0.1))
-        with pytest.raises(ValueError, match="in a replica context: inside strategy.run, not around it"):
+        with pytest.raises(scalekeeper.StrategyError, match="in a replica context: inside strategy.run, not around it"):
             optimizer.apply_gradients([(tf.constant([1.0, 1.0]), variable)])
     assert variable.numpy().tolist() == [1.0, -2.0]
     assert optimizer.loss_scale.state() == {"current_loss_scale": 1024.0, "good_steps": 0}

@@ -60,6 +60,6 @@ def test_all_steps_equal_those_of_tensorflows_own_class(found, inner_name):
 
 def test_a_policy_that_decides_in_update_is_refused(found):
     """It can't see the gradients of the other replicas there, and the error says what to do."""
-    assert found["own_update_error"]["type"] == "ValueError"
+    assert found["own_update_error"]["type"] == "StrategyError"
     assert "OwnUpdate decides in update(), which can't see all replicas" in found["own_update_error"]["message"]
     assert "leave out jit_compile=True" in found["own_update_error"]["message"]

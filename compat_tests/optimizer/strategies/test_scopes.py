@@ -15,7 +15,7 @@ def found(run_scenario):
 
 def check_refused(result, where):
     """The error says where it was made and what to do, and neither weights nor scale have changed."""
-    assert result["error"]["type"] == "ValueError"
+    assert result["error"]["type"] == "StrategyError"
     for expected in ("apply_gradients is called under", where, "inside `with strategy.scope()`"):
         assert expected in result["error"]["message"]
     assert all(value == [1.0, 2.0] for value in result["values"])
@@ -24,7 +24,7 @@ def check_refused(result, where):
 
 @pytest.mark.parametrize("made", ELSEWHERE)
 def test_what_another_strategy_made_is_refused(found, made):
-    """An optimizer, an inner optimizer or a policy of another strategy is a ValueError, traced and eager."""
+    """An optimizer, an inner optimizer or a policy of another strategy is a StrategyError, traced and eager."""
     for result in found[made]:
         check_refused(result, "in the scope of another MirroredStrategy")
 

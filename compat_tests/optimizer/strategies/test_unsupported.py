@@ -11,7 +11,7 @@ def found(run_scenario):
 
 
 def check(error, name):
-    assert error["type"] == "ValueError"
+    assert error["type"] == "StrategyError"
     assert f"loss scaling does not work under {name}" in error["message"]
     if "tpu" in name.lower():
         remedy = ["bfloat16, which has the range of float32", "Use the inner optimizer", "mixed_bfloat16"]
@@ -23,7 +23,7 @@ def check(error, name):
 
 
 def test_construction_is_refused(found):
-    """In the strategy's scope, making the optimizer is a ValueError that names the strategy and what to use."""
+    """In the strategy's scope, making the optimizer is a StrategyError that names the strategy and what to use."""
     for result in found.values():
         check(result["at_construction"], result["name"])
 
