@@ -48,7 +48,6 @@ class FifthProfile(type(INSTALLED)):
     """One key for the inner optimizer, and one for any loss scale that it can express."""
 
     name = "fifth"
-    title = "an optimizer of the fifth generation"
     family = FAMILY
     inner_key = "wrapped"
     wrapper_class_name = "ScalingOptimizer"
