@@ -75,20 +75,16 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
 
 
-def take_json_record(state: TrainingState, text: Optional[str], path: Any) -> None:
-    """Update a training state from the JSON text of a record, if there is one.
+def parse_record(text: Optional[str], path: Any) -> Any:
+    """Return the record in a JSON text; None if there is none.
 
     Raises:
         UnreadableFileError: The text is not JSON.
     """
-    if text is None:
-        return
     try:
-        record = parse_json(text)
+        return None if text is None else parse_json(text)
     except ValueError as error:
         raise UnreadableFileError(f"{path}: its scalekeeper record is corrupt: {error}") from error
-    if record is not None:
-        take_record(state, record)
 
 
 def complete_skips(skips: Mapping[str, Any]) -> Dict[str, Any]:
