@@ -90,9 +90,11 @@ def match_owners(model: Mapping[str, Shape], file: Mapping[str, Shape], is_order
     for key in (_exact, _counted, *((_renumbered, _by_index, _by_index_alone, _by_order) if is_ordered else ())):
         if key is _counted and not _has_unnamed(file):
             continue
-        ours, theirs = key(list(model)), key(list(file))
-        if set(ours) == set(theirs) and all(model[owner] == file[theirs[name]] for name, owner in ours.items()):
-            return Matching({owner: theirs[name] for name, owner in ours.items()}, [], [])
+        in_model, in_file = key(list(model)), key(list(file))
+        if set(in_model) == set(in_file) and all(
+            model[owner] == file[in_file[name]] for name, owner in in_model.items()
+        ):
+            return Matching({owner: in_file[name] for name, owner in in_model.items()}, [], [])
         if key is _by_index and not _has_unnamed(file):
             break
     return _partial(model, file)
@@ -100,12 +102,12 @@ def match_owners(model: Mapping[str, Shape], file: Mapping[str, Shape], is_order
 
 def _partial(model: Mapping[str, Shape], file: Mapping[str, Shape]) -> Matching:
     """Match the variables of layers that a person has named; an equal name that Keras made up proves nothing."""
-    ours, theirs = _exact(list(model)), _exact(list(file))
-    numbered = {name for names in (ours, theirs) for name in names if _is_numbered(name, names)}
+    in_model, in_file = _exact(list(model)), _exact(list(file))
+    numbered = {name for names in (in_model, in_file) for name in names if _is_numbered(name, names)}
     pairs = {
-        owner: theirs[name]
-        for name, owner in ours.items()
-        if name in theirs and name not in numbered and model[owner] == file[theirs[name]]
+        owner: in_file[name]
+        for name, owner in in_model.items()
+        if name in in_file and name not in numbered and model[owner] == file[in_file[name]]
     }
     taken = set(pairs.values())
     return Matching(pairs, [each for each in model if each not in pairs], [each for each in file if each not in taken])

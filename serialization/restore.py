@@ -75,7 +75,7 @@ def restore_state(model: Any, state: TrainingState, path: str, with_weights: boo
     elif state.slots or state.weight_list or state.iterations is not None:
         notes.append("the optimizer's state was ignored: the model is not compiled with a LossScaleOptimizer")
     if with_weights:
-        assign_all((live[owner], state.variables[theirs]) for owner, theirs in matching.pairs.items())
+        assign_all((live[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
     report = RestoreReport(path, contents_of(state), matched, missing, unused, notes)
     if not matched:
         raise _nothing_restored(report)
@@ -119,7 +119,7 @@ def _name_weight_list(state: TrainingState, model: Any, matching: Matching, opti
     if not state.weight_list:
         return
     expected = optimizer._expected_weights(model.trainable_variables)
-    in_model = {theirs: ours for ours, theirs in matching.pairs.items()}
+    in_model = {owner: own for own, owner in matching.pairs.items()}
     owners = state.variables if state.is_ordered else in_model
     order = [owner for owner in owners if in_model.get(owner) in expected.slots]
     in_order = expected._replace(slots={owner: expected.slots[in_model[owner]] for owner in order})

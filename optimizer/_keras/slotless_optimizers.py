@@ -27,7 +27,8 @@ def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
         variables: All variables of the optimizer.
     """
     found = _lists_of_variables(optimizer, variables)
-    known = _attribute_names(type(optimizer))
+    cls: Any = type(optimizer)
+    known = _attribute_names(cls)
     attributes = {slot: name for slot, names in known.items() for name in names if name in found}
     unnamed = [attribute for attribute in found if attribute not in attributes.values()]
     return {**attributes, **{attribute.strip("_"): attribute for attribute in unnamed}}

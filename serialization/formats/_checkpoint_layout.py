@@ -256,10 +256,10 @@ class _Reading:
                 self.state.scalars[scalar_name(name)] = value
 
     def _take_skipped_steps(self, optimizer: int, inner: int) -> None:
-        ours = self._value(self.graph.child(optimizer, SKIPPED_STEPS_CHILD))
+        stored = self._value(self.graph.child(optimizer, SKIPPED_STEPS_CHILD))
         profile = self._profile(inner)
         native = HOLD if optimizer != inner else None if profile is None else profile.native_skipped_steps
-        holds = native == HOLD if ours is None else not ours.number()
+        holds = native == HOLD if stored is None else not stored.number()
         self.state.skipped_steps = HOLD if holds else ADVANCE
         counters = self.graph.child(optimizer, SKIPS)
         if counters is not None:
@@ -361,8 +361,8 @@ def slots_by_name(
 ) -> Iterator[Tuple[int, Tuple[str, str]]]:
     """Yield node → owner and slot by the names of Keras 2's new optimizers: ``m/d1/kernel``."""
     owners = owners or [owner_after_part(name) for name in names.values()]  # the checkpoint has no model
-    words = (slot_part(name, owners) for name in names.values())
-    class_name = class_name or class_of_parts([word for word in words if word is not None])
+    parts = (slot_part(name, owners) for name in names.values())
+    class_name = class_name or class_of_parts([part for part in parts if part is not None])
     for node_id, name in names.items():
         found = owner_and_slot(name, class_name, owners)
         if found is not None:
@@ -377,20 +377,20 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
     """
     split = []
     for node_id, name in names:
-        last, word = name.split("/")[-1], ending_part(name)  # the scopes before the last part differ
-        if word is not None:
-            split.append((node_id, last[: -len(word)], word))
-    class_name = class_name or class_of_parts([word for _, _, word in split])
-    by_word: Dict[str, List[str]] = {}
-    for _, start, word in split:
-        by_word.setdefault(word, []).append(start)
+        last, part = name.split("/")[-1], ending_part(name)  # the scopes before the last part differ
+        if part is not None:
+            split.append((node_id, last[: -len(part)], part))
+    class_name = class_name or class_of_parts([part for _, _, part in split])
+    by_part: Dict[str, List[str]] = {}
+    for _, start, part in split:
+        by_part.setdefault(part, []).append(start)
     # a slot that every variable has tells their order
-    whole = next((starts for starts in by_word.values() if len(starts) == count == len(set(starts))), None)
+    whole = next((starts for starts in by_part.values() if len(starts) == count == len(set(starts))), None)
     if whole is None:
         return {}
-    index = {start: node_id for node_id, start in enumerate(whole)}
+    index = {start: position for position, start in enumerate(whole)}
     return {
-        node_id: (index[start], slot_of_part(word, class_name) or word)
-        for node_id, start, word in split
+        node_id: (index[start], slot_of_part(part, class_name) or part)
+        for node_id, start, part in split
         if start in index
     }

@@ -161,7 +161,7 @@ class _Rewriter:
         child = profile.inner_child(self._target.keras.tensorflow)
         if not state or child is None:  # a fixed scale is an argument of the inner optimizer
             return self._object(inner)
-        own = {name: state[ours] for name, ours in profile.state_names.items() if ours in state}
+        own = {name: state[key] for name, key in profile.state_names.items() if key in state}
         outer = {
             **self._skip_nodes(),
             **own,

@@ -1,4 +1,4 @@
-"""Protocol buffers, as far as a few fields of a message need them: no classes that a version may lack."""
+"""Protocol buffers: the few fields of TensorFlow's messages that are needed, without generated classes."""
 
 from typing import Any, Iterable, Iterator, List, Tuple, Union
 
@@ -6,61 +6,61 @@ _VARINT, _EIGHT_BYTES, _LENGTH, _FOUR_BYTES = 0, 1, 2, 5
 
 
 def fields(message: Any) -> Iterator[Tuple[int, Any]]:
-    """Number and value of each field: an int, or a view of the bytes. What is nested is not looked into."""
+    """Yield number and value of each field: an int, or a view of the bytes. Nested messages are not parsed."""
     data = memoryview(message)
-    place = 0
-    while place < len(data):
-        tag, place = _varint(data, place)
-        number, kind = tag >> 3, tag & 7
-        if kind == _VARINT:
-            value, place = _varint(data, place)
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire_type = tag >> 3, tag & 7
+        if wire_type == _VARINT:
+            value, position = _varint(data, position)
             yield number, value
             continue
-        if kind == _LENGTH:
-            size, place = _varint(data, place)
-        elif kind in (_EIGHT_BYTES, _FOUR_BYTES):
-            size = 8 if kind == _EIGHT_BYTES else 4
+        if wire_type == _LENGTH:
+            size, position = _varint(data, position)
+        elif wire_type in (_EIGHT_BYTES, _FOUR_BYTES):
+            size = 8 if wire_type == _EIGHT_BYTES else 4
         else:
-            raise ValueError(f"a field of kind {kind}, which protocol buffers do not have")
-        if number == 0 or place + size > len(data):
-            raise ValueError("a protocol buffer that is cut off")
-        yield number, data[place : place + size]
-        place += size
+            raise ValueError(f"unknown wire type {wire_type} in a protocol buffer")
+        if number == 0 or position + size > len(data):
+            raise ValueError("truncated protocol buffer")
+        yield number, data[position : position + size]
+        position += size
 
 
 def all_of(message: Any, number: int) -> List[Any]:
-    """The values of a repeated field."""
+    """Return the values of a repeated field."""
     return [value for each, value in fields(message) if each == number]
 
 
 def last_of(message: Any, number: int, default: Any) -> Any:
-    """The value of a field that stands once; the default if it does not."""
+    """Return the last value of a field, or the default if there is none."""
     found = all_of(message, number)
     return found[-1] if found else default
 
 
 def text(value: Any) -> str:
-    """A string's value."""
+    """Return the value of a string field."""
     if isinstance(value, int):
-        raise ValueError("a number where text belongs")
+        raise ValueError("expected text, got a number")
     return bytes(value).decode("utf-8")
 
 
-def _varint(data: Any, place: int) -> Tuple[int, int]:
+def _varint(data: Any, position: int) -> Tuple[int, int]:
     value = shift = 0
     while True:
-        if place >= len(data) or shift > 63:
-            raise ValueError("a protocol buffer that is cut off")
-        byte = data[place]
-        place += 1
+        if position >= len(data) or shift > 63:
+            raise ValueError("truncated protocol buffer")
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, position
         shift += 7
 
 
 def encoded(values: Iterable[Tuple[int, Union[int, str, bytes]]]) -> bytes:
-    """A message of these fields: number and value each."""
+    """Return a message of fields, given as number and value."""
     data = bytearray()
     for number, value in values:
         if isinstance(value, int):

@@ -90,7 +90,7 @@ def test_missing_pieces(folder, tmp_path, name):
             if ".data-" in each:
                 os.remove(os.path.join(parent, each))
     path = source if name == "saved_model" else source / "checkpoint"
-    assert "can't be read, or cut off" in refused(path, tmp_path / "new.ckpt").replace("that can be", "can't be")
+    assert str(path) in refused(path, tmp_path / "new.ckpt")
     with pytest.raises(scalekeeper.ScalekeeperError):
         scalekeeper.inspect(path)
 
