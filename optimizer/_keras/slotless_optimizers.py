@@ -34,7 +34,7 @@ def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
     return {**attributes, **{attribute.strip("_"): attribute for attribute in unnamed}}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=64)
 def _attribute_names(cls: Any) -> Dict[str, Tuple[str, ...]]:
     return attribute_names([each.__name__ for each in cls.__mro__])
 
