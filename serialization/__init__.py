@@ -4,6 +4,7 @@
 """
 
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
+from . import formats as formats
 from .conversion import Conversion as Conversion
 from .formats import Format as Format
 from .formats import register_format as register_format
@@ -14,6 +15,8 @@ from .inspection import inspect as inspect
 from .models import save_model as save_model
 from .restore import RestoreReport as RestoreReport
 from .restore import restore as restore
+
+formats.formats()  # import every codec now, so that no two threads import them at the same time
 
 __all__ = [
     "Conversion",

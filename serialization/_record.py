@@ -5,7 +5,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 import numpy as np
 
 from ..registry._documents import ADVANCE, HOLD
-from ..registry.errors import InvalidSpecError, Problem, UnreadableFileError, shown
+from ..registry.errors import Problem, StateMismatchError, UnreadableFileError, shown
 from ..registry.field_types import INT64_MAX
 from ._resource_limits import parse_json
 from .training_state import TrainingState, Value, Writer, slots_in_memory
@@ -50,11 +50,11 @@ def take_record(state: TrainingState, record: Any) -> None:
     """Update a training state from a record.
 
     Raises:
-        InvalidSpecError: The record is malformed; ``problems`` lists everything that is wrong.
+        StateMismatchError: The record is malformed; ``problems`` lists everything that is wrong.
     """
     problems = list(_problems(record))
     if problems:
-        raise InvalidSpecError(problems)
+        raise StateMismatchError(problems)
     loss_scale = record.get("loss_scale")
     state.writer = state.writer._replace(**(record.get("written_by") or {}))
     state.skipped_steps = record.get("skipped_steps", state.skipped_steps)
@@ -75,20 +75,16 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
 
 
-def take_json_record(state: TrainingState, text: Optional[str], path: Any) -> None:
-    """Update a training state from the JSON text of a record, if there is one.
+def parse_record(text: Optional[str], path: Any) -> Any:
+    """Return the record in a JSON text; None if there is none.
 
     Raises:
         UnreadableFileError: The text is not JSON.
     """
-    if text is None:
-        return
     try:
-        record = parse_json(text)
+        return None if text is None else parse_json(text)
     except ValueError as error:
         raise UnreadableFileError(f"{path}: its scalekeeper record is corrupt: {error}") from error
-    if record is not None:
-        take_record(state, record)
 
 
 def complete_skips(skips: Mapping[str, Any]) -> Dict[str, Any]:
@@ -108,7 +104,7 @@ def state_of_dict(state_dict: Any) -> TrainingState:
     """Return the training state in a ``state_dict``.
 
     Raises:
-        InvalidSpecError: It is malformed; ``problems`` lists everything that is wrong.
+        StateMismatchError: It is malformed; ``problems`` lists everything that is wrong.
     """
     state = TrainingState(Writer("npz"))
     take_record(state, state_dict)

@@ -32,6 +32,14 @@ def readable(path: str, what: str = "a zip file") -> Iterator[None]:
         raise UnreadableFileError(f"{path}: not {what}, or truncated: {error}") from error
 
 
+def has_member(path: str, name: str) -> bool:
+    """Return whether a path is a zip file with a member of a name."""
+    if not os.path.isfile(path) or path.endswith(".index") or not zipfile.is_zipfile(path):
+        return False
+    with readable(path), zipfile.ZipFile(path) as archive:
+        return name in archive.namelist()
+
+
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
     """Return a member as a stream. Only the compressions that Keras and NumPy use are allowed; others cost more."""
     info = archive.getinfo(name)

@@ -43,8 +43,8 @@ class Forgetful(LossScale):
 # 2.0 writes no SavedModel of layers that compute in float16
 FORMATS = {
     "H5": "model.h5",
-    **({"SavedModel": "model"} if "" in MODEL_SUFFIXES and keeps_policies(installed_keras()) else {}),
     **({".keras": "model.keras"} if ".keras" in MODEL_SUFFIXES else {}),
+    **({"SavedModel": "model"} if "" in MODEL_SUFFIXES and keeps_policies(installed_keras()) else {}),
     "checkpoint": "checkpoint",
     "state": "state.npz",
     "config": "optimizer.json",

@@ -1,7 +1,7 @@
 """The table of layers is what the installed Keras really has."""
 
 from scalekeeper.registry._targets import Target
-from scalekeeper.serialization.keras._layer_signatures import layer_arguments
+from scalekeeper.serialization.keras.target import layer_arguments
 from scalekeeper_test_support.repository import load_script
 
 

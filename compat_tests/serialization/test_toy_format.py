@@ -78,7 +78,8 @@ def trained():
 def values(model):
     """Everything that must come back."""
     state = model.optimizer.state_dict()
-    slots = {owner: {name: each.tolist() for name, each in slots.items()} for owner, slots in state["slots"].items()}
+    # by order: up to TF 2.2 a second model has other names
+    slots = [{name: each.tolist() for name, each in slots.items()} for slots in state["slots"].values()]
     weights = [weight.tolist() for weight in model.get_weights()]
     return weights, slots, state["iterations"], state["loss_scale"]
 

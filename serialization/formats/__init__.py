@@ -282,7 +282,7 @@ def detect(path: Any) -> Optional[Format]:
     for codec in sorted(formats(), key=lambda codec: codec.name in _built_in):
         if codec.matches(path):
             return codec
-    if not os.path.exists(path):
+    if not os.path.isfile(path):
         raise MissingFileError(f"{path}: no such file, SavedModel or checkpoint")
     if zipfile.is_zipfile(path):
         raise UnreadableFileError(f"{path}: a zip file with neither a Keras model nor a scalekeeper record in it")

@@ -58,13 +58,15 @@ class ConfigFormat(Format):
         return False
 
     def plan(self, request: ConversionRequest) -> WritePlan:
-        dropped = [*self.dropped(request.source)]
-        if request.encoded is None:
-            raise ConversionError(f"{request.source.path}: holds no class and arguments of the optimizer")
-        if request.target.is_plain:
-            dropped += request.encoded.dropped
-        config = request.encoded.config if request.target.is_plain else request.encoded.full_config
-        return WritePlan(dropped, lambda path: _write_json(path, config))
+        encoded, is_plain = request.encoded, request.target.is_plain
+        unread = encoded.dropped if encoded is not None and is_plain else []
+
+        def write(path: str) -> None:
+            if encoded is None:
+                raise ConversionError(f"{request.source.path}: holds no class and arguments of the optimizer")
+            _write_json(path, encoded.config if is_plain else encoded.full_config)
+
+        return WritePlan([*self.dropped(request.source), *unread], write)
 
     def dropped(self, source: LoadedSource) -> Iterator[str]:
         if source.state.variables:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import _untrusted_hdf5
 from .._conversion.loaded_source import ModelPayload
-from .._record import ADDED_SLOTS, record_of, take_json_record
+from .._record import ADDED_SLOTS, parse_record, record_of, take_record
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._variables import owners_of, values_of
 from ..keras._optimizer_config import inner_class
@@ -92,8 +92,9 @@ def read(path: str) -> TrainingState:
             state.variables = dict(_variables(source, file))
             _take_optimizer(state, source, file)
         take_added_slots(state, source, file)
-        record = _untrusted_hdf5.text(file, RECORD)
-    take_json_record(state, record, path)
+        record = parse_record(_untrusted_hdf5.text(file, RECORD), path)
+    if record is not None:
+        take_record(state, record)
     return state
 
 

@@ -16,7 +16,7 @@ from .._conversion.loaded_source import ModelPayload
 from .._conversion.target import ConversionTarget
 from .._record import ADDED_SLOTS, record_of, take_record
 from .._untrusted_hdf5 import H5, require_self_contained
-from .._zip_members import json_member, readable, seekable_member
+from .._zip_members import has_member, json_member, readable, seekable_member
 from ..keras.profile import skipped_steps_of_keras
 from ..training_state import TrainingState, Value, Writer
 from . import _keras_weights_h5, h5
@@ -64,14 +64,6 @@ class KerasZipFormat(WholeModelFormat):
 
 
 CODEC = KerasZipFormat()
-
-
-def has_member(path: str, name: str) -> bool:
-    """Return whether a path is a zip file with a member of a name."""
-    if not os.path.isfile(path) or path.endswith(".index") or not zipfile.is_zipfile(path):
-        return False
-    with readable(path), zipfile.ZipFile(path) as archive:
-        return name in archive.namelist()
 
 
 # Reading

@@ -12,12 +12,11 @@ import numpy as np
 from .. import _file_cache
 from .._atomic import replacing
 from .._conversion.loaded_source import LoadedSource
-from .._record import SCALARS, SLOTS, state_dict_of, take_json_record
+from .._record import SCALARS, SLOTS, parse_record, state_dict_of, take_record
 from .._resource_limits import max_unpacked_size
-from .._zip_members import open_member, readable
+from .._zip_members import has_member, open_member, readable
 from ..training_state import TrainingState, Value, Writer
 from . import Format, ResumeContext
-from .keras_zip import has_member
 
 _RECORD = "record"  # the member that holds the record; the names of the others contain a bar
 _NPY = ".npy"
@@ -137,7 +136,7 @@ def read(path: Any) -> TrainingState:
         record = _text(_value(path, archive, _RECORD))
         values = {name: _value(path, archive, name) for name in names if name != _RECORD}
     state = TrainingState(Writer("npz"))
-    take_json_record(state, record, path)
+    take_record(state, parse_record(record, path))
     state.scalars = {}  # those of the file have their types, those of the record have not
     for name, value in values.items():
         group, _, rest = name.partition("|")

@@ -9,7 +9,7 @@ from ...registry.errors import UnreadableFileError
 from .._conversion.plain_keras import dropped_by_plain_keras
 from .._conversion.target import ConversionTarget, conversion_target
 from .._keras_introspection import keeps_policies
-from .._record import record_of, take_json_record
+from .._record import parse_record, record_of, take_record
 from .._resource_limits import parse_json
 from ..keras._optimizer_config import inner_class
 from ..keras.profile import profile_of_package, skipped_steps_of_keras
@@ -104,9 +104,10 @@ def read(path: str) -> TrainingState:
         state.skipped_steps = skipped_steps_of_keras(version)
     if not description.metadata:
         state.notes.append("The model was exported, not saved: Keras has left no description of it.")
-    record = os.path.join(path, RECORD)
-    if os.path.exists(record):
-        take_json_record(state, _bytes(record).decode("utf-8", "replace"), record)
+    added = os.path.join(path, RECORD)
+    record = parse_record(_bytes(added).decode("utf-8", "replace"), added) if os.path.exists(added) else None
+    if record is not None:
+        take_record(state, record)
     return state
 
 
