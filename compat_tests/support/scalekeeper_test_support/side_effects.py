@@ -19,8 +19,8 @@ _HARMLESS = frozenset(
         *("array.__new__", "import"),  # an import is seen by the finder, whichever way it is made
     ]
 )
-# The file name of a text that is only parsed: NumPy reads the header of an array with ast.literal_eval. Running the result
-# would be an "exec", which is refused.
+# The file name of a text that is only parsed: NumPy reads the header of an array with ast.literal_eval. Running the
+# result would be an "exec", which is refused.
 _PARSED_LITERAL = "<unknown>"
 _OF_FOLDERS = ("os.", "shutil.", "tempfile.", "glob.", "fcntl.flock")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
