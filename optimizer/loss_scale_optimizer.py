@@ -267,7 +267,7 @@ class LossScaleOptimizer:
         counters, group = self._monitor.counters, None
         with tf.init_scope():  # variables cannot be created inside the conditional
             self._make_variables(variables)
-            if counters.attributes:
+            if counters.attributes_overflows:
                 group = counters.group_of([variables[index] for index in indices])
         self._remember(variables)
         if state_transfer.PENDING in vars(self):
@@ -282,7 +282,9 @@ class LossScaleOptimizer:
             return self._monitor.skip(self._step_counter(), self._counter_to_advance(), self._policy, group, nonfinite)
 
         grads = [pairs[index][0] for index in indices]
-        step = gated_step(Step(self._graph_policy, grads, apply, skip, self._monitor.watched, counters.attributes))
+        step = gated_step(
+            Step(self._graph_policy, grads, apply, skip, self._monitor.watched, counters.attributes_overflows)
+        )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
         return step

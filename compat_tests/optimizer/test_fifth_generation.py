@@ -48,7 +48,6 @@ class FifthProfile(type(INSTALLED)):
     """One key for the inner optimizer, and one for any loss scale that it can express."""
 
     name = "fifth"
-    title = "an optimizer of the fifth generation"
     family = FAMILY
     inner_key = "wrapped"
     wrapper_class_name = "ScalingOptimizer"
@@ -247,3 +246,19 @@ def test_a_model_is_converted(tmp_path):
     assert found.loss_scale.state == {"current_loss_scale": 16.0, "good_steps": 0.0}
     assert all(list(slots) == ["momentum"] for slots in found.slots.values())
     assert len(found.slots) == 2
+
+
+def test_a_model_is_converted_for_the_fifth_generation(tmp_path):
+    """For the installed TensorFlow an optimizer keeps its generation, its keys and its state, in a model and as npz."""
+    model = trained_model(optimizer())
+    scalekeeper.save_model(model, tmp_path / "m.h5")
+    for name in ("other.h5", "state.npz"):
+        scalekeeper.convert(tmp_path / "m.h5", tmp_path / name, allow_loss=name == "state.npz")
+        other = trained_model(optimizer())
+        other.fit(np.ones((4, 3), "float32"), np.ones((4, 2), "float32"), verbose=0)
+        scalekeeper.restore(other, tmp_path / name)
+        assert slots(other.optimizer) == slots(model.optimizer)
+        assert other.optimizer.iterations.numpy() == 2
+    loaded = scalekeeper.load_model(tmp_path / "other.h5")
+    assert isinstance(loaded.optimizer, FifthAdapter)
+    assert loaded.optimizer.get_config()["scaling"] == [8.0, 2]

@@ -3,7 +3,7 @@
 import pytest
 
 from scalekeeper.registry._targets import Target
-from scalekeeper.serialization.keras._layer_signatures import layer_arguments
+from scalekeeper.serialization.keras.target import layer_arguments
 from scalekeeper_test_support.repository import load_script
 
 pytestmark = pytest.mark.filterwarnings("ignore")

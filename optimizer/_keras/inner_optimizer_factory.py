@@ -1,6 +1,8 @@
 """Creates the inner optimizer that a configuration of any Keras declares, with the classes of an installed Keras."""
 
-from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Collection, Dict, Iterable, Iterator, Mapping, Optional, Sequence
+
+import functools
 
 from ...registry.errors import TranslationError, unknown
 from ...serialization._keras_introspection import named_parameters
@@ -32,9 +34,10 @@ def create_inner_optimizer(
     """
     if config.optimizer is not None:
         return config.optimizer
-    modules = _modules(keras, families, config.family)
+    modules = functools.partial(_modules, keras, families, config.family)
     custom = custom_class(keras, config.class_name, custom_objects)
-    classes = [custom] if custom is not None else [getattr(each, config.class_name, None) for each in modules]
+    found = (getattr(each, config.class_name, None) for each in modules())
+    classes: Iterable[Any] = found if custom is None else [custom]
     refused: Optional[TranslationError] = None
     for cls in classes:
         if cls is None:
@@ -49,18 +52,17 @@ def create_inner_optimizer(
             arguments["learning_rate"] = _schedule(keras, rate, custom_objects)
         with custom_object_scope(keras, custom_objects):
             return cls.from_config(arguments)
-    raise refused or _unknown_class("optimizer", config.class_name, modules)
+    raise refused or _unknown_class("optimizer", config.class_name, list(modules()))
 
 
-def _modules(keras: Any, families: Optional[Collection[str]], family: str) -> List[Any]:
-    """Return the modules with the optimizers that can be wrapped: those of the family first, then the default ones."""
-    modules: Dict[str, Any] = {}
-    for profile in profiles():
-        if families is None or profile.family in families:
-            modules.setdefault(profile.family, profile.optimizers_in(keras))
+def _modules(keras: Any, families: Optional[Collection[str]], family: str) -> Iterator[Any]:
+    """Yield the modules with the optimizers that can be wrapped: those of the family first, then the default ones."""
     default = profile_of_package(keras).family
-    order = sorted(modules, key=lambda each: (each != family, each != default))
-    return [modules[each] for each in order if modules[each] is not None]
+    usable = [each for each in profiles() if families is None or each.family in families]
+    for profile in sorted(usable, key=lambda each: (each.family != family, each.family != default)):
+        module = profile.optimizers_in(keras)
+        if module is not None:
+            yield module
 
 
 def _arguments(cls: Any, config: OptimizerConfig, keras: Any) -> Dict[str, Any]:

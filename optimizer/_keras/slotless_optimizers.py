@@ -13,7 +13,6 @@ import tensorflow as tf
 
 from ...registry.errors import ArgumentError
 from ...serialization.keras._slots import attribute_names
-from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from .._state.checkpoint_tracking import refuse
 from .._state.inner_variables import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
 from .._step.control_flow import without_autograph
@@ -35,7 +34,7 @@ def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
     return {**attributes, **{attribute.strip("_"): attribute for attribute in unnamed}}
 
 
-@functools.lru_cache(maxsize=None)
+@functools.lru_cache(maxsize=64)
 def _attribute_names(cls: Any) -> Dict[str, Tuple[str, ...]]:
     return attribute_names([each.__name__ for each in cls.__mro__])
 
@@ -152,7 +151,8 @@ class SlotlessAdapter(LossScaleOptimizer):
         return [name for name in super().__dir__() if name not in hidden]
 
     def _create_or_restore_slot_variable(self, *args: Any, **kwargs: Any) -> NoReturn:
-        refuse(self, OPTIMIZER_V2.title)
+        assert self._profile is not None
+        refuse(self, self._profile.foreign_children["iter"])
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
         """Return the inner optimizer's variable for this slot; None if there is none."""

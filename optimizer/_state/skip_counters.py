@@ -95,12 +95,12 @@ class SkipCounters:
     Attributes:
         module: The counters, by their names in a checkpoint.
         attribution: The counters by variable.
-        attributes: Whether a skipped step records which gradients were non-finite.
+        attributes_overflows: Whether a skipped step records which gradients were non-finite.
     """
 
     def __init__(self, options: Monitoring) -> None:
         self._stop_after = options.stop_after_skips
-        self.attributes = options.attribute_overflows or options.stop_after_skips is not None
+        self.attributes_overflows = options.attribute_overflows or options.stop_after_skips is not None
         self.module = tf.Module(name="skips")
         for name in SKIP_COUNTERS:
             setattr(self.module, name, make_variable(name, np.int64(0)))
@@ -228,7 +228,7 @@ class SkipCounters:
         state: Dict[str, Any] = dict(zip(SKIP_COUNTERS, map(int, values_of(self._counters))))
         if not state[TOTAL]:
             return {}
-        return {**state, **({OVERFLOWS: self.overflows()} if self.attributes else {})}
+        return {**state, **({OVERFLOWS: self.overflows()} if self.attributes_overflows else {})}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from what ``state`` returned; a missing counter means that no step was skipped."""

@@ -18,9 +18,9 @@ class Step(NamedTuple):
         grads: The unscaled gradients of this replica.
         apply: Applies a list of gradients; runs in the context of each replica.
         skip: Runs once if the step is skipped. It takes, for each gradient, the number of replicas on which it was
-            non-finite; or None, unless ``attributes`` is set.
+            non-finite; or None, unless ``attributes_overflows`` is set.
         watched: The variables that fields of the report are written to, by field.
-        attributes: Whether ``skip`` needs to know which gradients were non-finite.
+        attributes_overflows: Whether ``skip`` needs to know which gradients were non-finite.
     """
 
     policy: Any
@@ -28,7 +28,7 @@ class Step(NamedTuple):
     apply: Callable[[List[Any]], Any]
     skip: Callable[[Optional[Any]], Any]
     watched: Mapping[str, Any]
-    attributes: bool
+    attributes_overflows: bool
 
     def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the policy and the watched variables, and whether to apply the step."""
@@ -64,7 +64,7 @@ def _step_without_strategy(step: Step, buckets: List[Bucket], report: Mapping[st
         update_op,
         should_apply,
         lambda: step.apply(gradients_of(buckets)),
-        lambda: step.skip(nonfinite_flags(buckets) if step.attributes else None),
+        lambda: step.skip(nonfinite_flags(buckets) if step.attributes_overflows else None),
     )
 
 
@@ -83,7 +83,7 @@ def _step_in_merge_call(step: Step, buckets: List[Bucket], report: Mapping[str, 
             return strategy.extended.call_for_each_replica(in_this_replica, args=tensors)
 
         def skip() -> Any:
-            if not step.attributes:
+            if not step.attributes_overflows:
                 return step.skip(None)
             return step.skip(strategy.reduce(tf.distribute.ReduceOp.SUM, in_each_replica(nonfinite_flags), axis=None))
 
@@ -114,7 +114,7 @@ def _step_in_each_replica(step: Step, buckets: List[Bucket], report: Mapping[str
         update_op,
         should_apply,
         lambda: step.apply(gradients_of(buckets)),
-        lambda: step.skip(sum_over_replicas(nonfinite_flags(buckets)) if step.attributes else None),
+        lambda: step.skip(sum_over_replicas(nonfinite_flags(buckets)) if step.attributes_overflows else None),
     )
 
 

@@ -13,10 +13,10 @@ from ...registry.errors import ConversionError, TranslationError, UnreadableFile
 from .._variables import owners_of
 from ..formats import Format
 from ..keras._compile_config import translate_compile_config
-from ..keras._layer_signatures import layer_arguments
 from ..keras._model_config import translate_model_config
 from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
 from ..keras.profile import KerasProfile, OptimizerVariables
+from ..keras.target import layer_arguments
 from ..models import model_from_config
 from ..optimizer_adapter import OptimizerFactory
 from ..restore import restore_state

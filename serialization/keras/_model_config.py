@@ -135,7 +135,7 @@ class _Translation:
             return self._wrapped(_SEQUENTIAL, self._sequential(entry["config"]), "keras")
         if class_name in _FUNCTIONAL and "input_layers" in entry["config"]:
             config = self._functional(entry["config"])
-            module = self._rules.module_of_functional(self._package or "keras")
+            module = self._rules.functional_module.format(package=self._package)
             return self._wrapped(self._rules.functional_class_name, config, module)
         raise TranslationError(f"expected a Sequential or functional model, got {class_name}. {_REMEDY}")
 

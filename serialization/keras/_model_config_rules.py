@@ -22,10 +22,6 @@ class ModelConfigRules(NamedTuple):
     lists_no_metrics: bool = True  # whether no metrics are an empty list, not null
     compile_defaults: Mapping[str, Any] = {"sample_weight_mode": None}  # which TensorFlow 2.0 and 2.1 require
 
-    def module_of_functional(self, package: str) -> str:
-        """Return the module of the class Functional."""
-        return self.functional_module.format(package=package)
-
 
 KERAS_2_RULES = ModelConfigRules(
     functional_class_name="Model", has_derived_initializers=False, keeps_seed_generators=False

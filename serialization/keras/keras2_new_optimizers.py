@@ -13,7 +13,6 @@ class Keras2NewOptimizersProfile(KerasProfile):
     """Optimizers with ``update_step`` and lists of variables instead of slots."""
 
     name = "keras2_new_optimizers"
-    title = "a new optimizer of Keras 2"
     family = NEW
     first_tensorflow = (2, 11)
 

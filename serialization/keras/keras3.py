@@ -23,7 +23,6 @@ class Keras3Profile(KerasProfile):
     """Wrapper and inner optimizer are two objects; the scale's state is among the wrapper's variables."""
 
     name = "keras3"
-    title = "an optimizer of Keras 3"
     family = KERAS_3
     keras_major = 3
     first_tensorflow = (2, 16)

@@ -22,7 +22,6 @@ class OptimizerV2Profile(KerasProfile):
     """Optimizers with slots, whose hyperparameters are variables."""
 
     name = "optimizer_v2"
-    title = "a legacy optimizer of Keras 2"
     family = LEGACY
     first_tensorflow = (2, 4)
 

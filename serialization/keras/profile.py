@@ -7,7 +7,8 @@ import re
 
 import numpy as np
 
-from ...registry._documents import ADVANCE, HOLD
+from ...registry._documents import ADVANCE as ADVANCE
+from ...registry._documents import HOLD as HOLD
 from ...registry._targets import Target
 from ...registry.errors import NameTakenError, TranslationError, shown
 from ._model_config_rules import ModelConfigRules
@@ -70,7 +71,6 @@ class KerasProfile:
 
     # Identity
     name: str
-    title: str  # for messages
     family: str  # of its inner optimizers: LEGACY, NEW, KERAS_3 or a new one
     keras_major = 2
     first_tensorflow: Version
@@ -411,11 +411,6 @@ def profile_of_package(keras: Any) -> KerasProfile:
     return found
 
 
-def profile_of_family(family: str) -> Optional[KerasProfile]:
-    """Return the newest Keras generation with optimizers of a family; None if there is none."""
-    return _first(lambda each: each.family == family)
-
-
 def skipped_steps_of_keras(version: Optional[str]) -> Optional[str]:
     """Return what a skipped step did to ``iterations`` under the Keras that wrote a file: "advance" or "hold".
 
@@ -434,32 +429,3 @@ def lists_learning_rate(version: Optional[str]) -> bool:
     known = [each for each in profiles() if (each.keras_major,) <= keras_number(version)[:1]]
     newest = max((each.keras_major for each in known), default=0)
     return any(each.lists_learning_rate for each in known if each.keras_major == newest)
-
-
-__all__ = [
-    "ADVANCE",
-    "CLIPPING",
-    "HOLD",
-    "KERAS_3",
-    "LEGACY",
-    "NEW",
-    "POLICY_KEY",
-    "SKIPPED_STEPS_CHILD",
-    "UNKNOWN",
-    "EncodedLossScale",
-    "KerasProfile",
-    "OptimizerVariables",
-    "Reader",
-    "lists_learning_rate",
-    "profile",
-    "profile_for",
-    "profile_of_checkpoint",
-    "profile_of_family",
-    "profile_of_inner",
-    "profile_of_package",
-    "profiles",
-    "profiles_on",
-    "register_profile",
-    "skipped_steps_of_keras",
-    "unregister_profile",
-]

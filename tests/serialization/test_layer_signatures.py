@@ -3,7 +3,7 @@
 import pytest
 
 from scalekeeper.registry._targets import known_targets
-from scalekeeper.serialization.keras._layer_signatures import layer_arguments
+from scalekeeper.serialization.keras.target import layer_arguments
 
 
 @pytest.mark.parametrize("target", known_targets(), ids=lambda target: target.name)

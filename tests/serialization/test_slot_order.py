@@ -2,9 +2,10 @@
 
 import pytest
 
-from scalekeeper.serialization.keras.profile import KERAS_3, LEGACY, NEW, profile_of_family
+from scalekeeper.serialization.keras.profile import profile
 
 OWNERS = ["a", "b"]
+LEGACY, NEW, KERAS_3 = "optimizer_v2", "keras2_new_optimizers", "keras3"
 
 
 def slots(*names):
@@ -12,7 +13,7 @@ def slots(*names):
 
 
 @pytest.mark.parametrize(
-    ("class_name", "family", "names", "expected"),
+    ("class_name", "name", "names", "expected"),
     [
         ("Adam", LEGACY, ["v", "m"], "a/m b/m a/v b/v"),
         ("Adam", NEW, ["m", "v"], "a/m a/v b/m b/v"),
@@ -23,16 +24,14 @@ def slots(*names):
         ("NotKnown", LEGACY, ["z", "y"], "a/y b/y a/z b/z"),
     ],
 )
-def test_order(class_name, family, names, expected):
+def test_order(class_name, name, names, expected):
     """Return the measured order; compat_tests/serialization/conversion compares it with the installed optimizers."""
     assert (
-        " ".join(
-            "/".join(place) for place in profile_of_family(family).ordered_slots(slots(*names), class_name, OWNERS)
-        )
+        " ".join("/".join(place) for place in profile(name).ordered_slots(slots(*names), class_name, OWNERS))
         == expected
     )
 
 
 def test_what_an_owner_does_not_have_is_left_out():
     """A variable that is not trained has no slots."""
-    assert profile_of_family(NEW).ordered_slots({"a": {"m": None}}, "Adam", OWNERS) == [("a", "m")]
+    assert profile(NEW).ordered_slots({"a": {"m": None}}, "Adam", OWNERS) == [("a", "m")]
