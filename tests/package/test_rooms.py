@@ -87,7 +87,6 @@ def constant_start(argument):
 UNCHECKED = {
     "registry/_import_paths.py": "import paths of users, from an allow-list",
     "registry/_plugins.py": "the module in which a registry's built-in plugins are, which is an argument",
-    "optimizer/build.py": "its own package",
     "testing/_replica_process.py": "the module of a user's policy",
 }
 
