@@ -87,7 +87,7 @@ def ways(name):
         yield "a document", partial(outcome, _documents.check_text, source, NEWEST, NOTHING)
         yield "as a policy", partial(outcome, _documents.check_loss_scale, source, NOTHING)
     for config in import_spellings.configurations_with(name):
-        yield "a configuration", partial(outcome, _optimizer_config.declared, config)
+        yield "a configuration", partial(outcome, _optimizer_config.decode_config, config)
 
 
 def ways_with_files(name, folder):

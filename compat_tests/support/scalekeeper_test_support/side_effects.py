@@ -19,6 +19,9 @@ _HARMLESS = frozenset(
         *("array.__new__", "import"),  # an import is seen by the finder, whichever way it is made
     ]
 )
+# The file name of a text that is only parsed: NumPy reads the header of an array with ast.literal_eval. Running the
+# result would be an "exec", which is refused.
+_PARSED_LITERAL = "<unknown>"
 _OF_FOLDERS = ("os.", "shutil.", "tempfile.", "glob.", "fcntl.flock")
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
@@ -66,6 +69,8 @@ class Watcher:
         if event == "open":
             return self._opened(*arguments)
         if event in ("compile", "exec") and _is_a_simulation(arguments[0]):
+            return None
+        if event == "compile" and arguments[1] == _PARSED_LITERAL:
             return None
         if event.startswith(_OF_FOLDERS) and self._may_write and self._is_inside(arguments):
             return None
