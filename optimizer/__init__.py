@@ -36,7 +36,7 @@ def __getattr__(name: str) -> Any:
     try:
         import tensorflow  # noqa: F401
     except ImportError as error:
-        raise ImportError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
+        raise registry.MissingPackageError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
     from .. import lossscales, serialization, simulation  # noqa: F401  (whole, as above)
     from ..serialization._keras_introspection import installed_keras
 

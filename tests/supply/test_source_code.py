@@ -29,7 +29,7 @@ ALLOWED = {
     ): "of numbers and names of our own alone: test_written_loop.py",
     ("serialization/_atomic.py", "ctypes"): "one function of the C library, to exchange two folders at once",
     ("cli/_isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
-    ("cli/_demo/worker_processes.py", "subprocess"): "this Python anew, with a module of ours and no shell",
+    ("cli/_demo/demo_run.py", "subprocess"): "this Python anew, with a module of ours and no shell",
     ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
     ("registry/_plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
     (
