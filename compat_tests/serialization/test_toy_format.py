@@ -13,6 +13,8 @@ import scalekeeper
 from scalekeeper.serialization import formats
 from scalekeeper_test_support.small_model import build, train
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # TensorFlow's own
+
 TOY = """
 import json
 
@@ -95,7 +97,6 @@ def test_restore(toy, tmp_path):
     assert values(other) == values(model)
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_convert_a_model(toy, tmp_path):
     """An H5 model becomes a toy, without its layers, which the conversion reports."""
     model = trained()
@@ -116,7 +117,6 @@ def test_the_checks_of_policies(toy):
     assert outcome.status == "passed", error
 
 
-@pytest.mark.filterwarnings("ignore")
 def test_the_demo(tmp_path):
     """The demo saves a run as a toy, and a new process that knows the format continues it to the bit."""
     pytest.importorskip("matplotlib")
