@@ -27,6 +27,20 @@ def _allow(context: click.Context, parameter: click.Parameter, value: Tuple[str,
         raise click.BadParameter(str(error)) from None
 
 
+class FormatChoice(click.Choice):  # type: ignore[type-arg]
+    """The registered formats by an attribute of their codecs, read when the option is used: this imports h5py."""
+
+    def __init__(self, attribute: str) -> None:
+        self.attribute = attribute
+        self.case_sensitive = True
+
+    @property
+    def choices(self) -> Tuple[str, ...]:  # type: ignore[override]
+        from ..serialization.formats import formats
+
+        return tuple(getattr(codec, self.attribute) for codec in formats())
+
+
 def positive(context: click.Context, parameter: click.Parameter, value: Optional[float]) -> Optional[float]:
     """Check an option for a loss scale or a magnitude."""
     if value is not None and not 1e-30 <= value <= 1e30:  # NaN too

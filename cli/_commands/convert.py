@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from .._options import json_option
+from .._options import FormatChoice, json_option
 from .._quiet import quiet_tensorflow
 from .completion import complete_targets
 
@@ -28,7 +28,7 @@ _WIDE = 1000  # characters of a line that does not go to a terminal
 @click.option(
     "--format",
     "file_format",
-    type=click.Choice(["h5", "keras", "saved_model", "checkpoint", "npz", "config"]),
+    type=FormatChoice("name"),
     help="The format of the destination, where its name does not end with .h5, .keras, .npz, .json or .ckpt.",
 )
 @click.option("--allow-loss", is_flag=True, help="Convert even if something is dropped; without it, that is an error.")

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from .._options import allow_option, json_option, search_current_folder
+from .._options import FormatChoice, allow_option, json_option, search_current_folder
 from .._quiet import quiet_tensorflow, silenced
 from .validate import print_problems
 
@@ -42,7 +42,7 @@ def _folder(context: click.Context, parameter: click.Parameter, value: Optional[
     "--format",
     "only",
     multiple=True,
-    type=click.Choice(["h5", "saved_model", "keras", "checkpoint", "state", "config"]),
+    type=FormatChoice("run_name"),
     help="Save in this format. May be repeated. Default: all that the installed TensorFlow has.",
 )
 @allow_option
