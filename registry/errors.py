@@ -1,6 +1,6 @@
 """The error classes of scalekeeper, and functions that format their messages."""
 
-from typing import Any, Iterable, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Iterable, NamedTuple, Optional, Sequence, Tuple, Type, TypeVar, Union
 
 import difflib
 import reprlib
@@ -8,6 +8,9 @@ import reprlib
 from ._source_text import Position
 
 Path = Tuple[Union[str, int], ...]
+
+
+_Error = TypeVar("_Error", bound=Exception)
 
 
 class Problem(NamedTuple):
@@ -35,6 +38,16 @@ class Problem(NamedTuple):
 
 class ScalekeeperError(Exception):
     """Base class of all errors that scalekeeper raises."""
+
+
+def _passes_through_autograph(cls: Type[_Error]) -> Type[_Error]:
+    """Let AutoGraph re-raise an error of this class as it is.
+
+    AutoGraph does that only for classes with the constructor of Exception. Otherwise a traced function raises a
+    StagingError, which ``except ValueError`` does not catch.
+    """
+    setattr(cls, "__init__", Exception.__init__)  # noqa: B010 - mypy refuses the assignment
+    return cls
 
 
 class InvalidSpecError(ScalekeeperError, ValueError):
@@ -84,14 +97,17 @@ class StateTypeError(ScalekeeperError, TypeError):
     """Raised when the step of a policy changes the names or types of its state."""
 
 
+@_passes_through_autograph
 class ArgumentError(ScalekeeperError, ValueError):
     """Raised when an argument has a value that the function does not accept."""
 
 
+@_passes_through_autograph
 class ArgumentTypeError(ScalekeeperError, TypeError):
     """Raised when an argument has a type that the function does not accept."""
 
 
+@_passes_through_autograph
 class StrategyError(ScalekeeperError, ValueError):
     """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context."""
 
@@ -100,6 +116,7 @@ class DemoError(ScalekeeperError, RuntimeError):
     """Raised when the training run of ``scalekeeper demo`` fails."""
 
 
+@_passes_through_autograph
 class UnsupportedOperationError(ScalekeeperError, RuntimeError):
     """Raised when an operation is not possible in the current state of the optimizer or program."""
 

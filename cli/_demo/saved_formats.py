@@ -48,4 +48,5 @@ def formats() -> List[Format]:
     """Return all formats in which the installed version can save the demo's mixed-precision model."""
     keras = installed_keras()
     can_rebuild = keeps_policies(keras)  # TF 2.0 saves a layer that computes in float16 as one of float32
-    return [Format(codec, can_rebuild) for codec in registry.formats() if codec.can_save(keras, mixed_precision=True)]
+    distinct = [codec for codec in registry.formats() if codec.is_distinct(keras)]
+    return [Format(codec, can_rebuild) for codec in distinct if codec.can_save(keras, mixed_precision=True)]

@@ -44,7 +44,7 @@ def test_one_class_for_all_threads(monkeypatch):
         time.sleep(0.02)
         return make(*arguments)
 
-    monkeypatch.setattr(keras_dispatch, "_made", {})
+    monkeypatch.setattr(keras_dispatch, "_concrete_classes", {})
     monkeypatch.setattr(keras_dispatch.types, "new_class", slowly)
     found = threads.together(*[lambda: type(LossScaleOptimizer(tf.keras.optimizers.SGD(0.5)))] * 4)
     assert set(found) == {found[0]}

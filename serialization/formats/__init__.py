@@ -185,6 +185,10 @@ class Format:
         """Return whether an installed Keras can save a model in this format and train it further."""
         return True
 
+    def is_distinct(self, keras: Any) -> bool:
+        """Return whether the files of an installed Keras differ from those of the other formats."""
+        return True
+
     def save_run(self, model: Any, folder: str) -> None:
         """Save a model that is being trained to ``run_files`` in a folder."""
         from ..models import training_state_of

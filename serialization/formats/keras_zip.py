@@ -59,7 +59,8 @@ class KerasZipFormat(WholeModelFormat):
     def write_model(self, path: str, payload: ModelPayload) -> None:
         write(path, payload)
 
-    def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
+    def is_distinct(self, keras: Any) -> bool:
+        # Up to TF 2.11, Keras writes H5 files with this ending
         return hasattr(getattr(keras, "saving", None), "load_model")
 
 
