@@ -14,7 +14,7 @@ from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from ...serialization.keras.profile import KerasProfile
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
-from .object_registration import share_registered_name
+from .config_objects import share_registered_name
 
 _KERAS_PACKAGES = {"keras", "tf_keras", "tensorflow", "tensorflow_core"}
 

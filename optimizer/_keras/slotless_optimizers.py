@@ -14,7 +14,7 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError
 from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
-from .._state.inner_variables import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
+from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 

@@ -11,11 +11,10 @@ import numpy as np
 
 from ...registry._documents import ADVANCE
 from ...registry.errors import TranslationError
-from .._conversion.target import ConversionTarget
-from .._record import SKIP_COUNTERS, SKIPS
 from ..keras._slots import class_with_slots
 from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile
-from ..training_state import with_rate_in_momentum
+from ..keras.target import ConversionTarget
+from ..training_state import SKIP_COUNTERS, SKIPS, with_rate_in_momentum
 from ._checkpoint_layout import OBJECT_GRAPH, Layout
 from ._object_graph import VALUE, Attribute, Node, ObjectGraph, Slot
 

@@ -9,13 +9,12 @@ import zipfile
 
 import numpy as np
 
-from .. import _file_cache
+from .. import _file_resources
 from .._atomic import replacing
-from .._conversion.loaded_source import LoadedSource
-from .._record import SCALARS, SLOTS, parse_record, state_dict_of, take_record
-from .._resource_limits import max_unpacked_size
+from .._file_resources import max_unpacked_size
+from .._loaded_source import LoadedSource
 from .._zip_members import has_member, open_member, readable
-from ..training_state import TrainingState, Value, Writer
+from ..training_state import SCALARS, SLOTS, TrainingState, Value, Writer, parse_record, state_dict_of, take_record
 from . import Format, ResumeContext
 
 _RECORD = "record"  # the member that holds the record; the names of the others contain a bar
@@ -163,7 +162,7 @@ def _value(path: str, archive: zipfile.ZipFile, name: str) -> Value:
         dtype, shape, _ = _header(member, name)
 
     def read() -> Any:
-        with readable(path), _file_cache.open_file((__name__, path), lambda: zipfile.ZipFile(path)) as again:
+        with readable(path), _file_resources.open_file((__name__, path), lambda: zipfile.ZipFile(path)) as again:
             return _array(again, name)
 
     return Value(shape, dtype.name, read)

@@ -8,20 +8,18 @@ import importlib
 
 import numpy as np
 
-from ...registry._compat import metadata
-from ...registry.errors import ConversionError, TranslationError, UnreadableFileError
-from .._variables import owners_of
-from ..formats import Format
-from ..keras._compile_config import translate_compile_config
-from ..keras._model_config import translate_model_config
-from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
-from ..keras.profile import KerasProfile, OptimizerVariables
-from ..keras.target import layer_arguments
-from ..models import model_from_config
-from ..optimizer_adapter import OptimizerFactory
-from ..restore import restore_state
-from ..training_state import TrainingState, Writer, with_rate_in_momentum
-from .target import ConversionTarget, conversion_target
+from ..registry._compat import metadata
+from ..registry.errors import ConversionError, TranslationError, UnreadableFileError
+from ._variables import owners_of
+from .formats import Format
+from .keras._model_config import translate_compile_config, translate_model_config
+from .keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
+from .keras.profile import KerasProfile, OptimizerVariables
+from .keras.target import ConversionTarget, conversion_target, layer_arguments
+from .models import model_from_config
+from .optimizer_adapter import OptimizerFactory
+from .restore import restore_state
+from .training_state import TrainingState, Writer, with_rate_in_momentum
 
 
 class LoadedSource(NamedTuple):
@@ -38,6 +36,12 @@ class LoadedSource(NamedTuple):
     def class_name(self) -> Optional[str]:
         """The class of the inner optimizer."""
         return None if self.declaration is None else self.declaration.class_name
+
+    @property
+    def may_skip_steps(self) -> bool:
+        """Whether the policy skips steps; a fixed one has no state and skips none."""
+        policy = None if self.declaration is None else self.declaration.policy
+        return bool(self.state.loss_scale_state) or (policy is not None and policy["class_name"] != "FixedLossScale")
 
     def encoded_for(self, target: ConversionTarget) -> Optional[EncodedConfig]:
         """Return the optimizer's configuration for a target."""
