@@ -49,11 +49,7 @@ class LoadedSource(NamedTuple):
 
 
 def open_source(path: str, codec: Format) -> LoadedSource:
-    """Read a source; its arrays stay in the file.
-
-    Raises:
-        UnreadableFileError: The file holds no training state, or is corrupt.
-    """
+    """Read a source; its arrays stay in the file."""
     state = with_rate_in_momentum(codec.read(path))
     if state.optimizer_config is None and state.iterations is None and not state.slots:
         raise UnreadableFileError(f"{path}: holds no optimizer, so there is no training state to convert")
@@ -77,13 +73,7 @@ def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> Optimizer
 def with_model(
     source: LoadedSource, make_optimizer: OptimizerFactory, custom_objects: Optional[Mapping[str, Any]] = None
 ) -> LoadedSource:
-    """Build the model with the installed Keras, and name the optimizer's state after the model's variables.
-
-    Raises:
-        TranslationError: The file holds no layers, or the installed model has no variables for some of its values.
-        UnreadableFileError: The file lacks the optimizer's configuration or some of the weights.
-        ConversionError: TensorFlow cannot be imported.
-    """
+    """Build the model with the installed Keras, and name the optimizer's state after the model's variables."""
     path, before = source.path, source.state
     if before.model_config is None:
         raise TranslationError(

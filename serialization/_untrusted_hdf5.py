@@ -119,11 +119,7 @@ class VisitedGroups:
         self._seen: Set[Any] = set()
 
     def add(self, group: Any) -> bool:
-        """Return whether a group is visited for the first time.
-
-        Raises:
-            ValueError: It is nested deeper than in any model.
-        """
+        """Return whether a group is visited for the first time."""
         if group.name.count("/") > _file_resources.MAX_GROUP_DEPTH:
             raise ValueError(f"groups are nested deeper than {_file_resources.MAX_GROUP_DEPTH} levels")
         _file_resources.start_call()

@@ -42,15 +42,6 @@ def create_inner_optimizer(
 
     An optimizer keeps its family where Keras has several, because their results differ in rounding. If its own family
     has no equivalent, the others are tried.
-
-    Args:
-        config: The decoded configuration.
-        keras: The Keras package that has the classes.
-        families: The families that can be wrapped; None for all.
-        custom_objects: Classes of the user by name.
-
-    Raises:
-        TranslationError: If the Keras package has no equivalent.
     """
     if config.optimizer is not None:
         return config.optimizer
@@ -131,17 +122,7 @@ def _unknown_class(kind: str, name: str, modules: Sequence[Any]) -> TranslationE
 def policy_from_arguments(
     loss_scale: Any, dynamic: Optional[bool], initial_scale: Optional[float], dynamic_growth_steps: Optional[int]
 ) -> Any:
-    """Return the policy that the arguments of LossScaleOptimizer describe.
-
-    Args:
-        loss_scale: What :func:`scalekeeper.resolve` takes.
-        dynamic: Like the next two, an argument of TensorFlow 2.4 and later that replaces ``loss_scale``.
-        initial_scale: The scale of the first step.
-        dynamic_growth_steps: The finite steps after which a dynamic scale grows.
-
-    Raises:
-        ArgumentError: If the arguments contradict each other.
-    """
+    """Return the policy that the arguments of LossScaleOptimizer describe."""
     newer = {"dynamic": dynamic, "initial_scale": initial_scale, "dynamic_growth_steps": dynamic_growth_steps}
     given = [name for name, value in newer.items() if value is not None]
     if not given:
@@ -176,11 +157,7 @@ def encode_policy(policy: Any, keras: Any) -> Dict[str, Any]:
 
 
 def decode_policy(config: Mapping[str, Any], keras: Any, custom_objects: Mapping[str, Any]) -> Any:
-    """Return the policy of class_name and config.
-
-    Raises:
-        InvalidSpecError: If neither scalekeeper nor Keras nor ``custom_objects`` has the class.
-    """
+    """Return the policy of class_name and config, of a class that scalekeeper, Keras or ``custom_objects`` has."""
     class_name = config["class_name"]
     cls = custom_class(keras, class_name, custom_objects) or loss_scales.class_named(class_name)
     if cls is None:
@@ -195,11 +172,7 @@ def decode_policy(config: Mapping[str, Any], keras: Any, custom_objects: Mapping
 
 
 def json_values(value: Any) -> Any:
-    """Return the same nest with values that JSON can hold: Python numbers for NumPy numbers, lists for tuples.
-
-    Raises:
-        ArgumentTypeError: If it holds an object that JSON cannot hold.
-    """
+    """Return the same nest with values that JSON can hold: Python numbers for NumPy numbers, lists for tuples."""
     return json.loads(json.dumps(value, default=_python_number))
 
 

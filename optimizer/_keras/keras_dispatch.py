@@ -90,11 +90,7 @@ def adapter_for(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
 
 
 def keras_of(optimizer: Any) -> Any:
-    """Return the Keras package of an optimizer: a process may hold Keras 3 and tf_keras.
-
-    Raises:
-        ArgumentError: If the object is not a Keras optimizer.
-    """
+    """Return the Keras package of an optimizer: a process may hold Keras 3 and tf_keras."""
     packages = {base.__module__.split(".")[0] for base in type(optimizer).__mro__}
     if not hasattr(optimizer, "apply_gradients") or not packages & _KERAS_PACKAGES:
         raise _not_an_optimizer(optimizer)

@@ -20,12 +20,7 @@ from ..loss_scale_optimizer import LossScaleOptimizer
 
 
 def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
-    """Return slot → attribute for the lists of variables that an optimizer has.
-
-    Args:
-        optimizer: The optimizer.
-        variables: All variables of the optimizer.
-    """
+    """Return slot → attribute for the lists of variables that an optimizer has."""
     found = _lists_of_variables(optimizer, variables)
     cls: Any = type(optimizer)
     known = _attribute_names(cls)

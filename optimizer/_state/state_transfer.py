@@ -216,17 +216,9 @@ def _in_order_of_keras_3(state: Mapping[str, Any]) -> Dict[str, Any]:
 def take_state(
     optimizer: Any, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str], is_strict: bool = False
 ) -> Transfer:
-    """Restore a training state into an optimizer. Everything is checked before anything changes.
+    """Restore a training state into an optimizer, by the pairs of variable → its name in the state.
 
-    Args:
-        optimizer: The optimizer.
-        state: The training state.
-        variables: The variables that the optimizer trains.
-        pairs: The name of each variable → its name in the state.
-        is_strict: Whether a state that lacks something, or has too much, is refused.
-
-    Raises:
-        StateMismatchError: If the state does not fit. The optimizer is unchanged.
+    Everything is checked before anything changes; ``is_strict`` refuses a state that lacks something or has too much.
     """
     create_slots(optimizer, variables)
     plan = _plan(optimizer, state, slots_of(optimizer, variables), pairs)

@@ -169,11 +169,7 @@ def _value(path: str, archive: zipfile.ZipFile, name: str) -> Value:
 
 
 def _header(member: IO[bytes], name: str) -> Tuple[Any, Tuple[int, ...], bool]:
-    """Return type, shape, and whether the array is in Fortran order.
-
-    Raises:
-        ValueError: It is not the header of an array of plain numbers or text.
-    """
+    """Return type, shape, and whether the array is in Fortran order."""
     start = member.read(10)  # magic string, version, length of the header
     length = int.from_bytes(start[8:], "little")
     try:

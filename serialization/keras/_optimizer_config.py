@@ -173,12 +173,7 @@ def has_loss_scale(config: Optional[Mapping[str, Any]]) -> bool:
 
 
 def config_with_policy(config: Optional[Mapping[str, Any]], policy: Optional[Policy]) -> Dict[str, Any]:
-    """Return the inner mapping that ``from_config`` receives, with a policy in place of the configuration's own.
-
-    Args:
-        config: The optimizer's configuration, class_name and config, of any Keras.
-        policy: class_name and config; None keeps what the configuration declares.
-    """
+    """Return what ``from_config`` receives of a configuration of any Keras, with a policy; None keeps its own."""
     wrapper = dict(config or {})
     name = str(wrapper.get("class_name"))
     is_wrapper = "LossScaleOptimizer" in name or name in wrapper_class_names()
@@ -212,28 +207,13 @@ def inner_class(config: Any) -> Optional[str]:
 
 
 def encode_wrapper(profile: KerasProfile, inner: Any, policy: Policy, name: Optional[str] = None) -> Dict[str, Any]:
-    """Return what ``get_config`` returns: the keys of a generation's LossScaleOptimizer, complete for scalekeeper.
-
-    Args:
-        profile: The generation.
-        inner: The configuration of the inner optimizer.
-        policy: class_name and config of the loss scale.
-        name: The name of the wrapper, for generations that write it.
-    """
+    """Return what ``get_config`` returns: the keys of a generation's LossScaleOptimizer, complete for scalekeeper."""
     keys = profile.encode_loss_scale(policy, Reader.SCALEKEEPER).wrapper
     return _wrapper_keys(profile, inner, keys or {}, name)
 
 
 def encode_config(target: KerasTarget, optimizer: OptimizerConfig) -> EncodedConfig:
-    """Return the configuration of an optimizer with its loss scale, as the target's own class writes it.
-
-    Args:
-        target: The Keras that reads it, which need not be installed.
-        optimizer: A decoded configuration.
-
-    Raises:
-        TranslationError: If the target has no equivalent of the inner optimizer.
-    """
+    """Return the configuration of an optimizer with its loss scale, as the target's own class writes it."""
     profile, entry = _target_entry(target, optimizer)
     inner = _encode_inner(target, optimizer, profile, entry)
     policy, where = optimizer.policy, str(target)
@@ -334,15 +314,6 @@ def translated_arguments(
     """Return the arguments of an inner optimizer as a constructor of another Keras takes them.
 
     Arguments that the constructor does not have are left out if training is the same without them.
-
-    Args:
-        class_name: The class of the optimizer.
-        arguments: Its arguments, as a configuration holds them.
-        family: The family of the optimizer that the configuration is of.
-        constructor: What the constructor accepts.
-
-    Raises:
-        TranslationError: If an argument that changes training has no equivalent.
     """
     return _Translation(class_name, family, constructor).translated(plain_numbers(arguments))
 
@@ -444,12 +415,7 @@ class _Translation:
 
 
 def class_name_of(config: Mapping[str, Any], kind: str) -> str:
-    """Return the class without the package that Keras puts before its own; custom classes keep their registered name.
-
-    Args:
-        config: class_name, config and perhaps registered_name.
-        kind: OPTIMIZERS or SCHEDULES.
-    """
+    """Return the class without the package that Keras puts before its own; a custom class has its registered name."""
     name = str(config["class_name"])
     registered = config.get("registered_name")
     if registered and registered.split(">")[0] not in (*_KERAS_PACKAGES, registered):
