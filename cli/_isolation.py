@@ -17,9 +17,9 @@ def run() -> None:
         copy = os.fork()  # before large imports
         if copy:
             sys.exit(_ended(copy))
-        from ..serialization import _resource_limits
+        from ..serialization import _file_resources
 
-        _resource_limits.enable_process_limits()
+        _file_resources.enable_process_limits()
     main(prog_name="scalekeeper")
 
 

@@ -7,8 +7,7 @@ from pydantic import Field, model_validator
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import GreaterThanOne, PositiveFloat, PositiveInt, broken_rule
-from ._bounds import grown, require_bounds, shrunk
-from .contract import LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams, grown, require_bounds, shrunk
 from .report import Report, State
 
 _PATIENCE = 3  # raises that lengthen the window, and drops that shorten it

@@ -8,8 +8,7 @@ from typing_extensions import Literal
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import BelowOne, GreaterThanOne, PositiveFloat, PositiveInt
-from ._bounds import grown, require_bounds, shrunk
-from .contract import LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams, grown, require_bounds, shrunk
 from .report import Report, State
 
 

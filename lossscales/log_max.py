@@ -8,8 +8,7 @@ from typing_extensions import Annotated
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import FLOAT32_TINY, BelowOne, NonNegativeFloat, PositiveFloat
-from ._bounds import require_bounds
-from .contract import LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams, require_bounds
 from .report import Report, State
 
 

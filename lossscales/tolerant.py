@@ -9,8 +9,7 @@ from pydantic import Field, model_validator
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import Fraction, GreaterThanOne, PositiveFloat, PositiveInt
-from ._bounds import grown, require_bounds, shrunk
-from .contract import LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams, grown, require_bounds, shrunk
 from .report import Report, State
 
 _WHOLE = 2**30  # the share is compared in whole numbers, which are the same everywhere: one is 2**-30

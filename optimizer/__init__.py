@@ -10,7 +10,7 @@ from .models import convert_folder as convert_folder
 from .models import load_model as load_model
 
 if TYPE_CHECKING:
-    from ._keras.object_registration import custom_objects as custom_objects
+    from ._keras.config_objects import custom_objects as custom_objects
     from .callbacks import LossScaleLogger as LossScaleLogger
     from .callbacks import TraceRecorder as TraceRecorder
 
@@ -42,10 +42,12 @@ def __getattr__(name: str) -> Any:
 
     installed_keras()
     from . import callbacks, loss_scale_optimizer
-    from ._keras import object_registration
+    from ._keras import config_objects
 
-    modules = (loss_scale_optimizer, callbacks, object_registration)
-    return next(getattr(module, name) for module in modules if hasattr(module, name))
+    modules = (loss_scale_optimizer, callbacks, config_objects)
+    value = next(getattr(module, name) for module in modules if hasattr(module, name))
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> List[str]:

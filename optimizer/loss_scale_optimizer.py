@@ -11,18 +11,22 @@ from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
 from ..serialization._optimizer_weight_lists import Expected
-from ..serialization._record import IN_A_ROW, LAST, TOTAL, state_dict_of
 from ..serialization._variables import value_of
 from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
 from ..serialization.keras.profile import KerasProfile
 from ..serialization.optimizer_adapter import Transfer
-from ..serialization.training_state import TrainingState
-from ._keras.inner_optimizer_factory import create_inner_optimizer
+from ..serialization.training_state import IN_A_ROW, LAST, TOTAL, TrainingState, state_dict_of
+from ._keras.config_objects import (
+    create_inner_optimizer,
+    decode_policy,
+    encode_policy,
+    json_values,
+    policy_from_arguments,
+)
 from ._keras.keras_dispatch import concrete_class, keras_of, keras_of_class, own_classes
-from ._keras.policy_config import decode_policy, encode_policy, json_values, policy_from_arguments
 from ._state import checkpoint_tracking, pickling, state_transfer
-from ._state.inner_variables import create_slots, tensorflow_variable
 from ._state.skip_counters import StepMonitor, require_valid_choice
+from ._state.state_transfer import create_slots, tensorflow_variable
 from ._state.telemetry import Telemetry
 from ._step.control_flow import without_autograph
 from ._step.gate import Step, gated_step, require_strategy_of, require_supported_strategy

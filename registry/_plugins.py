@@ -10,6 +10,7 @@ from typing import (
     Mapping,
     NamedTuple,
     Optional,
+    Set,
     Tuple,
     Type,
     TypeVar,
@@ -358,16 +359,30 @@ class Registry:
     def listing(self) -> List[Listing]:
         """Return a row for every plugin, also for those that can't be loaded."""
         self._load_home()
-        rows = set()
+        rows: Set[Listing] = set()
         for announcements in self._announcements().values():
             for announcement in announcements:
                 try:
                     self._load(announcement)
                 except ScalekeeperError as error:
                     rows.add(Listing(announcement.name, announcement.distribution, None, str(error)))
-        for plugin in {**self._names, **self._scope.get()}.values():
-            rows.add(Listing(plugin.name, "built in" if self._is_built_in(plugin) else plugin.origin, plugin, None))
-        return sorted(rows, key=lambda row: (row.name, row.origin))
+        return _sorted(rows | self._rows())
+
+    def _rows(self) -> Set[Listing]:
+        """Return a row for every registered plugin."""
+        plugins = {**self._names, **self._scope.get()}.values()
+        return {
+            Listing(each.name, "built in" if self._is_built_in(each) else each.origin, each, None) for each in plugins
+        }
+
+    def classes(self) -> Dict[str, Any]:
+        """Return class name → class of all plugins that can be loaded."""
+        return _classes(self.listing())
+
+    def class_named(self, class_name: str) -> Any:
+        """Return the class of a plugin by the name of the class: a registered one, or else that of an entry point."""
+        self._load_home()
+        return _classes(_sorted(self._rows())).get(class_name) or self.classes().get(class_name)
 
     def _is_built_in(self, plugin: Plugin) -> bool:
         if plugin.preset is None:
@@ -431,6 +446,14 @@ class Registry:
             )
         message = "a {} given as a mapping needs a 'name'; valid: {}".format(self.kind, ", ".join(self.names()))
         return Problem((), message, "missing")
+
+
+def _sorted(rows: Iterable[Listing]) -> List[Listing]:
+    return sorted(rows, key=lambda row: (row.name, row.origin))
+
+
+def _classes(rows: Iterable[Listing]) -> Dict[str, Any]:
+    return {row.plugin.cls.__name__: row.plugin.cls for row in rows if row.plugin is not None}
 
 
 def _plain(number: Any) -> Any:

@@ -24,11 +24,7 @@ _AT_CURRENT_FOLDER = -100
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """Yield a temporary path with the same name, which replaces the path when the block ends without an error.
-
-    Args:
-        path: A file or folder, which need not exist.
-    """
+    """Yield a temporary path of the same name; it replaces the file or folder if the block ends without an error."""
     path = os.path.abspath(path)
     folder, name = os.path.split(path)
     with _folder_in(folder) as beside:

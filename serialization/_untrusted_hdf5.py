@@ -11,7 +11,7 @@ import h5py
 import numpy as np
 
 from ..registry.errors import MissingFileError, UnreadableFileError, shown
-from . import _file_cache, _resource_limits
+from . import _file_resources
 from .training_state import Value
 
 # what h5py raises for a corrupt file
@@ -39,15 +39,15 @@ class H5:
     def opened(self) -> Iterator[Any]:
         """Yield the open file; errors of h5py become UnreadableFileError."""
         try:
-            _resource_limits.start_reading()
-            with _file_cache.open_file(self, self._opener) as file:
+            _file_resources.start_reading()
+            with _file_resources.open_file(self, self._opener) as file:
                 yield file
         except UnreadableFileError:
             raise
         except _CORRUPT as error:
             raise self.corrupt(str(error) or type(error).__name__) from error
         finally:
-            _resource_limits.stop()
+            _file_resources.stop()
 
     def corrupt(self, reason: str) -> UnreadableFileError:
         """Return the error for a file that cannot be read."""
@@ -64,7 +64,7 @@ class H5:
             with self.opened() as file:
                 found = member(file, address)
                 _require_stored(found)
-                _resource_limits.stop()
+                _file_resources.stop()
                 array = found[()]
             return _from_bfloat16(array) if is_bfloat16 else array
 
@@ -84,14 +84,14 @@ def _size(declared: Any) -> int:
 def _require_stored(dataset: Any) -> None:
     """Refuse an array that is declared but not stored: HDF5 would fill it with zeros, whatever its size."""
     size = _size(dataset)
-    if size > _resource_limits.max_unpacked_size(dataset.id.get_storage_size()):
+    if size > _file_resources.max_unpacked_size(dataset.id.get_storage_size()):
         raise ValueError(f"{dataset.name} declares {size} bytes, which are not in the file")
 
 
 def member(group: Any, path: str) -> Any:
     """Return the member of a group at a path, following no links."""
     for part in path.strip("/").split("/"):
-        _resource_limits.start_call()
+        _file_resources.start_call()
         if not isinstance(group, h5py.Group) or not isinstance(group.get(part, getlink=True), h5py.HardLink):
             raise KeyError(f"{getattr(group, 'name', '?')} has no member {path}")
         group = group[part]
@@ -119,14 +119,10 @@ class VisitedGroups:
         self._seen: Set[Any] = set()
 
     def add(self, group: Any) -> bool:
-        """Return whether a group is visited for the first time.
-
-        Raises:
-            ValueError: It is nested deeper than in any model.
-        """
-        if group.name.count("/") > _resource_limits.MAX_GROUP_DEPTH:
-            raise ValueError(f"groups are nested deeper than {_resource_limits.MAX_GROUP_DEPTH} levels")
-        _resource_limits.start_call()
+        """Return whether a group is visited for the first time."""
+        if group.name.count("/") > _file_resources.MAX_GROUP_DEPTH:
+            raise ValueError(f"groups are nested deeper than {_file_resources.MAX_GROUP_DEPTH} levels")
+        _file_resources.start_call()
         address = h5py.h5o.get_info(group.id).addr
         is_new = address not in self._seen
         self._seen.add(address)
@@ -148,7 +144,7 @@ def _datasets(group: Any, path: str, visited: VisitedGroups) -> Iterator[Tuple[s
 
 def text(group: Any, name: str) -> Optional[str]:
     """Return a string attribute, stored as bytes or text; a long one may be split into name0, name1, …"""
-    _resource_limits.start_call()
+    _file_resources.start_call()
     if name in group.attrs:
         return _text(_attribute(group, name))
     pieces = list(_pieces(group, name))
@@ -157,7 +153,7 @@ def text(group: Any, name: str) -> Optional[str]:
 
 def texts(group: Any, name: str) -> Optional[List[str]]:
     """Return an attribute of strings; Keras splits a long list into name0, name1, …"""
-    _resource_limits.start_call()
+    _file_resources.start_call()
     if name in group.attrs:
         return [_text(each) for each in _items(_attribute(group, name))]
     pieces = list(_pieces(group, name))
@@ -169,7 +165,7 @@ def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
     found = text(group, name)
     if found is None:
         return None
-    value = _resource_limits.parse_json(found)
+    value = _file_resources.parse_json(found)
     if value is not None and not isinstance(value, dict):
         raise ValueError(f"expected a JSON object in the attribute {name}, got {shown(value)}")
     return value
@@ -178,7 +174,7 @@ def json_object(group: Any, name: str) -> Optional[Dict[str, Any]]:
 def _attribute(group: Any, name: str) -> Any:
     """Return an attribute; check its size first, because h5py allocates it before it checks that it is complete."""
     declared = h5py.h5a.open(group.id, name.encode("utf-8"))
-    if _size(declared) > _resource_limits.SMALL_SIZE:
+    if _size(declared) > _file_resources.SMALL_SIZE:
         raise ValueError(f"the attribute {name} of {group.name} is too large")
     return group.attrs[name]
 

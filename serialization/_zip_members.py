@@ -11,7 +11,7 @@ import zipfile
 import zlib
 
 from ..registry.errors import UnreadableFileError, shown
-from ._resource_limits import MAX_JSON_LENGTH, max_unpacked_size, parse_json
+from ._file_resources import MAX_JSON_LENGTH, max_unpacked_size, parse_json
 
 # what zipfile raises for a corrupt file
 _CORRUPT = (

@@ -14,9 +14,9 @@ from ..registry.errors import (
     UnreadableFileError,
 )
 from . import formats
-from ._conversion.loaded_source import open_source, with_model
-from ._conversion.target import ConversionTarget, conversion_target
+from ._loaded_source import open_source, with_model
 from .formats import ConversionRequest, Format
+from .keras.target import ConversionTarget, conversion_target
 from .optimizer_adapter import OptimizerFactory
 
 

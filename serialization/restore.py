@@ -4,7 +4,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..registry.errors import NothingRestoredError
 from . import formats
-from ._file_cache import keep_files_open
+from ._file_resources import keep_files_open
 from ._optimizer_weight_lists import decode_weights
 from ._variables import Matching, assign_all, by_owner, match_owners, shapes_by_owner
 from .optimizer_adapter import OptimizerAdapter

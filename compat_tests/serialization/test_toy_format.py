@@ -21,7 +21,7 @@ import json
 import numpy as np
 
 from scalekeeper.serialization import formats
-from scalekeeper.serialization._record import state_dict_of, state_of_dict
+from scalekeeper.serialization.training_state import state_dict_of, state_of_dict
 from scalekeeper.serialization.training_state import Value
 
 MAGIC = "toy 1\\n"

@@ -16,10 +16,6 @@ def correct_variable_order(position: Any, inner: Any) -> None:
     """Correct the tree of a file in memory if its list has another order than the list of the inner optimizer.
 
     The list keeps the variables that no other list has, at the indices that they have here.
-
-    Args:
-        position: The position of the iterations in the file.
-        inner: The inner optimizer.
     """
     nodes, iterations = position.checkpoint.object_graph_proto.nodes, position._proto_id
     counts_here = any(variable is inner._iterations for variable in inner._variables)

@@ -14,7 +14,7 @@ from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from ...serialization.keras.profile import KerasProfile
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
-from .object_registration import share_registered_name
+from .config_objects import share_registered_name
 
 _KERAS_PACKAGES = {"keras", "tf_keras", "tensorflow", "tensorflow_core"}
 
@@ -90,11 +90,7 @@ def adapter_for(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
 
 
 def keras_of(optimizer: Any) -> Any:
-    """Return the Keras package of an optimizer: a process may hold Keras 3 and tf_keras.
-
-    Raises:
-        ArgumentError: If the object is not a Keras optimizer.
-    """
+    """Return the Keras package of an optimizer: a process may hold Keras 3 and tf_keras."""
     packages = {base.__module__.split(".")[0] for base in type(optimizer).__mro__}
     if not hasattr(optimizer, "apply_gradients") or not packages & _KERAS_PACKAGES:
         raise _not_an_optimizer(optimizer)

@@ -14,18 +14,13 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError
 from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
-from .._state.inner_variables import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
+from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 
 
 def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
-    """Return slot → attribute for the lists of variables that an optimizer has.
-
-    Args:
-        optimizer: The optimizer.
-        variables: All variables of the optimizer.
-    """
+    """Return slot → attribute for the lists of variables that an optimizer has."""
     found = _lists_of_variables(optimizer, variables)
     cls: Any = type(optimizer)
     known = _attribute_names(cls)

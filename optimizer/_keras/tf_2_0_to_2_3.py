@@ -14,9 +14,9 @@ import tensorflow as tf
 
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import ArgumentError
-from ...serialization._record import SKIPS
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
+from ...serialization.training_state import SKIPS
 from .._state.checkpoint_tracking import count_as_restored
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer

@@ -19,8 +19,8 @@ import tensorflow as tf
 
 from ...registry._documents import HOLD
 from ...registry.errors import Problem, StateMismatchError
-from ...serialization._record import SKIPS
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from ...serialization.training_state import SKIPS
 from .state_transfer import set_pending_state
 
 

@@ -15,12 +15,10 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry.errors import Problem, StateMismatchError, UnsupportedOperationError
-from ...serialization._record import state_dict_of, state_of_dict
 from ...serialization._variables import match_owners, owners_of
-from ...serialization.training_state import TrainingState
+from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._step.replicas import can_merge_replicas
-from .inner_variables import create_slots
-from .state_transfer import give_state, pending_state, set_pending_state, take_state
+from .state_transfer import create_slots, give_state, pending_state, set_pending_state, take_state
 
 
 def deep_copy(optimizer: Any, memo: Dict[int, Any]) -> Any:

@@ -10,9 +10,9 @@ import tensorflow as tf
 from ...registry._documents import ADVANCE, HOLD, NATIVE, SKIPPED_STEPS
 from ...registry._monitor_options import Monitoring
 from ...registry.errors import WHAT_TO_TRY, ArgumentError
-from ...serialization._record import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
 from ...serialization._variables import assign, assign_all, owners_of, value_of, values_of
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from ...serialization.training_state import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
 

@@ -4,7 +4,20 @@ One module holds one codec: how a format is detected, read, written and describe
 :class:`Format` that is passed to :func:`register_format`.
 """
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+)
 
 import os
 import zipfile
@@ -14,9 +27,9 @@ from ...registry.errors import unknown as unknown_name
 from .._atomic import replacing
 
 if TYPE_CHECKING:
-    from .._conversion.loaded_source import LoadedSource
-    from .._conversion.target import ConversionTarget
+    from .._loaded_source import LoadedSource, ModelPayload
     from ..keras._optimizer_config import EncodedConfig
+    from ..keras.target import ConversionTarget
     from ..optimizer_adapter import OptimizerFactory
     from ..training_state import TrainingState
 
@@ -24,6 +37,7 @@ __all__ = [
     "ConversionRequest",
     "Format",
     "ResumeContext",
+    "WholeModelFormat",
     "WritePlan",
     "detect",
     "format_by_ending",
@@ -34,6 +48,8 @@ __all__ = [
     "unregister_format",
 ]
 
+_COUNTING = {"hold": "do not count", "advance": "count"}
+
 
 class ConversionRequest(NamedTuple):
     """What a codec needs to write a file for a target."""
@@ -43,6 +59,24 @@ class ConversionRequest(NamedTuple):
     encoded: "Optional[EncodedConfig]"  # the optimizer's configuration for the target, if it is known
     make_optimizer: "OptimizerFactory"
     custom_objects: Optional[Mapping[str, Any]] = None
+
+    def dropped_by_plain_keras(self, by_format: Iterable[str] = ()) -> List[str]:
+        """Return what plain Keras leaves out, in sentences; empty if scalekeeper is beside the target.
+
+        Args:
+            by_format: What plain Keras does not read from the format.
+        """
+        if not self.target.is_plain:
+            return []
+        return [*(() if self.encoded is None else self.encoded.dropped), *by_format, *self._skip_behavior()]
+
+    def _skip_behavior(self) -> Iterator[str]:
+        given, native = self.source.state.skipped_steps, self.target.keras.skipped_steps
+        if self.source.may_skip_steps and given not in (None, native):
+            yield (
+                f"that skipped steps {_COUNTING[str(given)]} in iterations: with {self.target.keras} they "
+                f"{_COUNTING[str(native)]}"
+            )
 
 
 class WritePlan(NamedTuple):
@@ -151,7 +185,7 @@ class Format:
 
     def plan(self, request: ConversionRequest) -> WritePlan:
         """Return how to write a source for a target. Everything that cannot be translated is an error here."""
-        from .._conversion.loaded_source import state_for_writing
+        from .._loaded_source import state_for_writing
 
         if request.target.is_plain:
             raise TranslationError(
@@ -203,6 +237,58 @@ class Format:
         model = context.compile_model(context.optimizer)
         restore(model, os.path.join(folder, self.run_files[0]))
         return model
+
+
+class WholeModelFormat(Format):
+    """What the codecs of H5, .keras and SavedModel share: a file with layers, weights and optimizer."""
+
+    holds_layers = True
+    names_modules = False  # whether Keras 2 writes the module of each class into the configurations
+    written_by = "save_model"
+    loaded_by = "load_model"
+
+    def needs_model(self, source: "LoadedSource") -> bool:
+        return True
+
+    def plan(self, request: ConversionRequest) -> WritePlan:
+        from .._loaded_source import ModelPayload
+
+        dropped = request.dropped_by_plain_keras(self._not_read_by_plain_keras(request))
+        payload = ModelPayload.of(
+            request.source,
+            request.target,
+            request.encoded,
+            with_modules=self.names_modules,
+            custom_objects=request.custom_objects,
+        )
+        return WritePlan([*dropped, *payload.dropped], lambda path: self.write_model(path, payload))
+
+    def write_model(self, path: str, payload: "ModelPayload") -> None:
+        """Write a model for a target to a new file."""
+        raise NotImplementedError
+
+    def _not_read_by_plain_keras(self, request: ConversionRequest) -> Iterator[str]:
+        """Yield what ``load_model`` of plain Keras does not restore; measured, see docs/compatibility.md."""
+        state, encoded, target = request.source.state, request.encoded, request.target.keras
+        assert encoded is not None
+        if (state.slots or state.iterations) and not encoded.profile.restores_slots(self.name, encoded.has_wrapper):
+            yield (
+                f"iterations and slots: {target} reads none from {self.phrase} with such an optimizer; a checkpoint "
+                "keeps them"
+            )
+        if state.loss_scale_state and not encoded.profile.restores_loss_scale(self.name):
+            numbers = ", ".join(f"{name} {value:g}" for name, value in state.loss_scale_state.items())
+            yield f"the loss scale's state ({numbers}): {target} reads none from {self.phrase}; a checkpoint keeps it"
+
+    def save_run(self, model: Any, folder: str) -> None:
+        from ..models import save_model
+
+        save_model(model, os.path.join(folder, self.run_files[0]))
+
+    def resume_run(self, folder: str, context: ResumeContext) -> Any:
+        if context.load_model is None:
+            return super().resume_run(folder, context)
+        return context.load_model(os.path.join(folder, self.run_files[0]))
 
 
 _built_in: Dict[str, Format] = {}

@@ -27,7 +27,6 @@ import types
 
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import MissingFileError, UnreadableFileError
-from .._record import SKIPS, TOTAL, complete_skips
 from ..keras._slots import (
     class_of_parts,
     ending_part,
@@ -38,7 +37,7 @@ from ..keras._slots import (
     slot_part,
 )
 from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile, profile_of_checkpoint
-from ..training_state import TrainingState, Value, Writer
+from ..training_state import SKIPS, TOTAL, TrainingState, Value, Writer, complete_skips
 from ._object_graph import ObjectGraph
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"

@@ -11,11 +11,10 @@ import numpy as np
 
 from ...registry._documents import ADVANCE
 from ...registry.errors import TranslationError
-from .._conversion.target import ConversionTarget
-from .._record import SKIP_COUNTERS, SKIPS
 from ..keras._slots import class_with_slots
 from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile
-from ..training_state import with_rate_in_momentum
+from ..keras.target import ConversionTarget
+from ..training_state import SKIP_COUNTERS, SKIPS, with_rate_in_momentum
 from ._checkpoint_layout import OBJECT_GRAPH, Layout
 from ._object_graph import VALUE, Attribute, Node, ObjectGraph, Slot
 
@@ -23,16 +22,7 @@ _OPERATIONS, _FUNCTIONAL = "_operations", "_functional"
 
 
 def rewrite(layout: Layout, target: ConversionTarget, class_name: Optional[str]) -> Tuple[ObjectGraph, Dict[str, Any]]:
-    """Return the object graph for a target, and key → a function that reads the value.
-
-    Args:
-        layout: The checkpoint.
-        target: The target.
-        class_name: The class of the inner optimizer, which a checkpoint does not store.
-
-    Raises:
-        TranslationError: The target's checkpoint needs more than this one holds.
-    """
+    """Return the object graph for a target, and key → a function that reads the value."""
     profile = target.keras.profile_for(None if layout.profile is None else layout.profile.family)
     if profile.trained_child is not None and layout.profile is not profile:
         raise TranslationError(

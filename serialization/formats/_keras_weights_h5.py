@@ -12,11 +12,10 @@ import re
 import h5py
 
 from .. import _untrusted_hdf5
-from .._record import ADDED_SLOTS
 from .._untrusted_hdf5 import H5
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
-from ..training_state import TrainingState, Value
+from ..training_state import ADDED_SLOTS, TrainingState, Value
 
 # where models keep their layers: from TF 2.13 on, and in 2.12
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")

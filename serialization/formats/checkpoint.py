@@ -10,8 +10,7 @@ import importlib
 import os
 
 from .._atomic import replacing_checkpoint
-from .._conversion.loaded_source import LoadedSource
-from .._conversion.plain_keras import dropped_by_plain_keras
+from .._loaded_source import LoadedSource
 from ..training_state import TrainingState
 from . import ConversionRequest, Format, ResumeContext, WritePlan, _checkpoint_rewriter
 from ._checkpoint_layout import layout_of, prefix_of, tensorflow_for
@@ -59,7 +58,7 @@ class CheckpointFormat(Format):
         return source.codec.checkpoint_prefix(source.path) is None
 
     def plan(self, request: ConversionRequest) -> WritePlan:
-        dropped = [*self.dropped(request.source), *dropped_by_plain_keras(request, _unknown_to_plain_keras(request))]
+        dropped = [*self.dropped(request.source), *request.dropped_by_plain_keras(_unknown_to_plain_keras(request))]
         return WritePlan(dropped, lambda destination: _convert(destination, request))
 
     def dropped(self, source: LoadedSource) -> Iterator[str]:

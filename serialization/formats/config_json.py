@@ -6,8 +6,8 @@ import json
 import os
 
 from ...registry.errors import ConversionError, UnreadableFileError
-from .._conversion.loaded_source import LoadedSource
-from .._resource_limits import MAX_JSON_LENGTH, parse_json
+from .._file_resources import MAX_JSON_LENGTH, parse_json
+from .._loaded_source import LoadedSource
 from ..training_state import TrainingState, Writer
 from . import ConversionRequest, Format, ResumeContext, WritePlan
 from .npz import read_arrays, read_state, save_arrays, save_state

@@ -9,16 +9,14 @@ import h5py
 import numpy as np
 
 from .. import _untrusted_hdf5
-from .._conversion.loaded_source import ModelPayload
-from .._record import ADDED_SLOTS, parse_record, record_of, take_record
+from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._variables import owners_of, values_of
 from ..keras._optimizer_config import inner_class
 from ..keras._slots import owner_and_slot, scalar_name
 from ..keras.profile import profiles, skipped_steps_of_keras
-from ..training_state import TrainingState, Value, Writer
-from . import _keras_weights_h5
-from ._whole_model import WholeModelFormat
+from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, parse_record, record_of, take_record
+from . import WholeModelFormat, _keras_weights_h5
 
 RECORD = "scalekeeper"  # the attribute of the root that scalekeeper adds
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -12,15 +12,13 @@ import zipfile
 import h5py
 
 from ...registry.errors import TranslationError, UnreadableFileError
-from .._conversion.loaded_source import ModelPayload
-from .._conversion.target import ConversionTarget
-from .._record import ADDED_SLOTS, record_of, take_record
+from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import has_member, json_member, readable, seekable_member
 from ..keras.profile import skipped_steps_of_keras
-from ..training_state import TrainingState, Value, Writer
-from . import _keras_weights_h5, h5
-from ._whole_model import WholeModelFormat
+from ..keras.target import ConversionTarget
+from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, record_of, take_record
+from . import WholeModelFormat, _keras_weights_h5, h5
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
 RECORD = "scalekeeper"  # the key that scalekeeper adds to the metadata

@@ -9,13 +9,12 @@ import zipfile
 
 import numpy as np
 
-from .. import _file_cache
+from .. import _file_resources
 from .._atomic import replacing
-from .._conversion.loaded_source import LoadedSource
-from .._record import SCALARS, SLOTS, parse_record, state_dict_of, take_record
-from .._resource_limits import max_unpacked_size
+from .._file_resources import max_unpacked_size
+from .._loaded_source import LoadedSource
 from .._zip_members import has_member, open_member, readable
-from ..training_state import TrainingState, Value, Writer
+from ..training_state import SCALARS, SLOTS, TrainingState, Value, Writer, parse_record, state_dict_of, take_record
 from . import Format, ResumeContext
 
 _RECORD = "record"  # the member that holds the record; the names of the others contain a bar
@@ -163,18 +162,14 @@ def _value(path: str, archive: zipfile.ZipFile, name: str) -> Value:
         dtype, shape, _ = _header(member, name)
 
     def read() -> Any:
-        with readable(path), _file_cache.open_file((__name__, path), lambda: zipfile.ZipFile(path)) as again:
+        with readable(path), _file_resources.open_file((__name__, path), lambda: zipfile.ZipFile(path)) as again:
             return _array(again, name)
 
     return Value(shape, dtype.name, read)
 
 
 def _header(member: IO[bytes], name: str) -> Tuple[Any, Tuple[int, ...], bool]:
-    """Return type, shape, and whether the array is in Fortran order.
-
-    Raises:
-        ValueError: It is not the header of an array of plain numbers or text.
-    """
+    """Return type, shape, and whether the array is in Fortran order."""
     start = member.read(10)  # magic string, version, length of the header
     length = int.from_bytes(start[8:], "little")
     try:

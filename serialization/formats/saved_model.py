@@ -6,16 +6,13 @@ import json
 import os
 
 from ...registry.errors import UnreadableFileError
-from .._conversion.plain_keras import dropped_by_plain_keras
-from .._conversion.target import ConversionTarget, conversion_target
+from .._file_resources import parse_json
 from .._keras_introspection import keeps_policies
-from .._record import parse_record, record_of, take_record
-from .._resource_limits import parse_json
 from ..keras._optimizer_config import inner_class
 from ..keras.profile import profile_of_package, skipped_steps_of_keras
-from ..training_state import TrainingState, Writer
-from . import ConversionRequest, WritePlan, checkpoint
-from ._whole_model import WholeModelFormat
+from ..keras.target import ConversionTarget, conversion_target
+from ..training_state import TrainingState, Writer, parse_record, record_of, take_record
+from . import ConversionRequest, WholeModelFormat, WritePlan, checkpoint
 from ._wire_format import all_of, fields, last_of, text
 
 RECORD = os.path.join("assets.extra", "scalekeeper.json")  # the file that scalekeeper adds
@@ -61,7 +58,7 @@ class SavedModelFormat(WholeModelFormat):
         return None
 
     def plan(self, request: ConversionRequest) -> WritePlan:
-        dropped = dropped_by_plain_keras(request, self._not_read_by_plain_keras(request))
+        dropped = request.dropped_by_plain_keras(self._not_read_by_plain_keras(request))
         return WritePlan(dropped, lambda path: self._write(path, request))
 
     def _write(self, path: str, request: ConversionRequest) -> None:

@@ -223,16 +223,7 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def without_masks(call: Call, operations: Collection[str], computes_masks: bool) -> Call:
-    """Return a call without a mask that an operation of Keras 3 computes: Keras 2 passes masks on by itself.
-
-    Args:
-        call: The call.
-        operations: The layers that are operations.
-        computes_masks: Whether a layer of the model computes masks.
-
-    Raises:
-        TranslationError: If the call uses an operation for anything else.
-    """
+    """Return a call without a mask that an operation of Keras 3 computes: Keras 2 passes masks on by itself."""
 
     def used(value: Any) -> List[str]:
         return [tensor.layer for tensor in tensors_in(value) if tensor.layer in operations]

@@ -29,7 +29,7 @@ from rich.cells import cell_len
 from scalekeeper.cli import main as command
 from scalekeeper.registry import _documents, target
 from scalekeeper.registry._import_paths import AllowList
-from scalekeeper.serialization import _resource_limits
+from scalekeeper.serialization import _file_resources
 from scalekeeper_test_support import hostile_documents, hostile_files, side_effects
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -212,7 +212,7 @@ def wrong_with(code, said):
 def work(tried, seed, numbers, folder, watcher, report):
     """Go through inputs, and say a line for each."""
     resource.setrlimit(resource.RLIMIT_AS, (tried.address_space, resource.RLIM_INFINITY))
-    _resource_limits.enable_process_limits()  # as the copy is in which a command looks into a file
+    _file_resources.enable_process_limits()  # as the copy is in which a command looks into a file
     quiet = os.open(os.devnull, os.O_WRONLY)
     os.dup2(quiet, 1)
     os.dup2(quiet, 2)

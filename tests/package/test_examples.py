@@ -17,7 +17,7 @@ MODULES = sorted(
     if not module.name.endswith("__main__") and not module.name.startswith("scalekeeper.optimizer.")
 )
 WITH_EXAMPLES = {
-    "scalekeeper.serialization._conversion.target",
+    "scalekeeper.serialization.keras.target",
     "scalekeeper.lossscales.adaptive_window",
     "scalekeeper.lossscales.contract",
     "scalekeeper.lossscales.dynamic",

@@ -4,11 +4,13 @@ import contextvars
 import subprocess
 import sys
 import threading
+import types
 
 import pytest
 
 from scalekeeper import DynamicLossScale, InvalidSpecError, NameTakenError, resolve
-from scalekeeper.registry import Registry
+from scalekeeper.registry import Registry, loss_scales
+from scalekeeper.registry._entry_points import Announcement
 
 
 class First(DynamicLossScale):
@@ -279,6 +281,7 @@ def test_first_use_by_many_threads_at_once():
     """In a fresh process 16 threads ask first, all at once: each gets the built-in policy."""
     code = """
 import threading
+import types
 import scalekeeper.registry as registry
 start, found = threading.Barrier(16), []
 def work():
@@ -295,3 +298,23 @@ print(found == ["DynamicLossScale"] * 16)
 def test_resolve_is_the_packages_own_registry():
     """scalekeeper.resolve and its built-in names."""
     assert type(resolve({"name": "static", "loss_scale_value": 2})).__name__ == "FixedLossScale"
+
+
+def test_a_registered_class_is_found_without_entry_points(monkeypatch):
+    """Reading the entry points of every installed distribution takes long, and most files name a built-in class."""
+    monkeypatch.setattr(loss_scales, "_announcements", lambda: pytest.fail("the entry points were read"))
+    assert loss_scales.class_named("DynamicLossScale") is DynamicLossScale
+
+
+def test_a_class_is_found_by_an_entry_point(monkeypatch):
+    """A file may name the class of an installed plugin that nobody has imported."""
+
+    class Theirs(DynamicLossScale):
+        pass
+
+    entry_point = types.SimpleNamespace(load=lambda: Theirs)
+    announcements = {"theirs": [Announcement("theirs", "package 1.0", entry_point)]}
+    monkeypatch.setattr(loss_scales, "_names", loss_scales._names)  # restored at the end
+    monkeypatch.setattr(loss_scales, "_announcements", lambda: announcements)
+    assert loss_scales.class_named("Theirs") is Theirs
+    assert loss_scales.class_named("Nobodys") is None

@@ -1,7 +1,7 @@
 """Losses and metrics for another Keras."""
 
 from scalekeeper.registry import target
-from scalekeeper.serialization.keras._compile_config import translate_compile_config
+from scalekeeper.serialization.keras._model_config import translate_compile_config
 from scalekeeper.serialization.keras.target import KerasTarget
 
 LOSS = {"class_name": "BinaryCrossentropy", "config": {"reduction": "auto", "name": "bce", "from_logits": True}}

@@ -3,7 +3,7 @@
 import pytest
 
 from scalekeeper import UnknownTargetError
-from scalekeeper.serialization._conversion.target import conversion_target
+from scalekeeper.serialization.keras.target import conversion_target
 
 
 @pytest.mark.parametrize(

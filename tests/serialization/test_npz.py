@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from scalekeeper import InvalidSpecError, UnreadableFileError, read_state, save_state
-from scalekeeper.serialization._record import state_dict_of, state_of_dict
-from scalekeeper.serialization.training_state import TrainingState, Value, Writer
+from scalekeeper.serialization.training_state import TrainingState, Value, Writer, state_dict_of, state_of_dict
 
 
 def contents():

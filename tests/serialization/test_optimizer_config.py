@@ -9,8 +9,12 @@ import pytest
 
 from scalekeeper import TranslationError
 from scalekeeper.registry import known_targets
-from scalekeeper.serialization.keras._optimizer_arguments import Constructor, translated_arguments
-from scalekeeper.serialization.keras._optimizer_config import OptimizerConfig, decode_config
+from scalekeeper.serialization.keras._optimizer_config import (
+    Constructor,
+    OptimizerConfig,
+    decode_config,
+    translated_arguments,
+)
 from scalekeeper.serialization.keras.profile import KERAS_3, LEGACY, NEW, UNKNOWN
 
 with open(os.path.join(os.path.dirname(__file__), "data", "optimizer_configs.json"), encoding="utf-8") as stream:

@@ -7,8 +7,7 @@ import pytest
 
 import scalekeeper
 from scalekeeper.serialization import formats
-from scalekeeper.serialization._record import state_dict_of, state_of_dict
-from scalekeeper.serialization.training_state import TrainingState, Value, Writer
+from scalekeeper.serialization.training_state import TrainingState, Value, Writer, state_dict_of, state_of_dict
 
 MAGIC = "toy 1\n"
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 
 from scalekeeper.optimizer.models import _make_optimizer
-from scalekeeper.serialization._conversion import loaded_source
+from scalekeeper.serialization import _loaded_source
 from scalekeeper.serialization.formats import detect
 from scalekeeper.serialization.keras.profile import plain_numbers
 
@@ -19,9 +19,9 @@ UNTOLD = (
 
 def told(path, with_model=False):
     """Everything that a file says of a training run, with all arrays."""
-    source = loaded_source.open_source(path, detect(path))
+    source = _loaded_source.open_source(path, detect(path))
     if with_model:
-        source = loaded_source.with_model(source, _make_optimizer)
+        source = _loaded_source.with_model(source, _make_optimizer)
     state, declaration = source.state, source.declaration
     found = {
         "iterations": state.iterations,

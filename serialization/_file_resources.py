@@ -1,10 +1,12 @@
-"""Limits on what an untrusted file may cost: sizes, JSON, and the time and memory of one HDF5 call."""
+"""What reading a file may cost, with limits for untrusted files; and files that stay open while they are read."""
 
-from typing import Any, List, Optional
+from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
 
+import contextlib
 import json
 import re
 import signal
+import threading
 
 SMALL_SIZE = 64 * 2**20  # bytes that a part of a file may always unpack to
 _MAX_RATIO = 200  # no variable and no model compresses better than this
@@ -15,6 +17,7 @@ MAX_GROUP_DEPTH = 100  # levels of HDF5 groups; each nested model adds two
 _MAX_CALL_SECONDS = 1.0  # of CPU time, for an HDF5 call that takes microseconds
 _MAX_CALL_MEMORY = 300 * 2**20  # bytes, for names, shapes and descriptions
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_local = threading.local()  # files: the open files by key; stack: closes them
 
 
 def max_unpacked_size(stored: int) -> int:
@@ -113,3 +116,34 @@ def stop() -> None:
     """Lift the limits: the following work may take long and much memory."""
     if _limits is not None:
         _limits.lift()
+
+
+# Open files
+
+
+@contextlib.contextmanager
+def keep_files_open() -> Iterator[None]:
+    """Open each file at most once within this context. Also works as a decorator."""
+    if getattr(_local, "files", None) is not None:
+        yield
+        return
+    with contextlib.ExitStack() as stack:
+        _local.files, _local.stack = {}, stack
+        try:
+            yield
+        finally:
+            _local.files = None
+
+
+@contextlib.contextmanager
+def open_file(key: Hashable, opener: Callable[[], Any]) -> Iterator[Any]:
+    """Yield an open file, which is closed at the end of this context or of ``keep_files_open``."""
+    files: Any = getattr(_local, "files", None)
+    if files is None:
+        with opener() as file:
+            yield file
+        return
+    cache: Dict[Hashable, Any] = files
+    if key not in cache:
+        cache[key] = _local.stack.enter_context(opener())
+    yield cache[key]

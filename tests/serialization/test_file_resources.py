@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from scalekeeper.serialization._file_cache import keep_files_open, open_file
+from scalekeeper.serialization._file_resources import keep_files_open, open_file
 
 
 @pytest.fixture

@@ -8,20 +8,18 @@ import importlib
 
 import numpy as np
 
-from ...registry._compat import metadata
-from ...registry.errors import ConversionError, TranslationError, UnreadableFileError
-from .._variables import owners_of
-from ..formats import Format
-from ..keras._compile_config import translate_compile_config
-from ..keras._model_config import translate_model_config
-from ..keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
-from ..keras.profile import KerasProfile, OptimizerVariables
-from ..keras.target import layer_arguments
-from ..models import model_from_config
-from ..optimizer_adapter import OptimizerFactory
-from ..restore import restore_state
-from ..training_state import TrainingState, Writer, with_rate_in_momentum
-from .target import ConversionTarget, conversion_target
+from ..registry._compat import metadata
+from ..registry.errors import ConversionError, TranslationError, UnreadableFileError
+from ._variables import owners_of
+from .formats import Format
+from .keras._model_config import translate_compile_config, translate_model_config
+from .keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
+from .keras.profile import KerasProfile, OptimizerVariables
+from .keras.target import ConversionTarget, conversion_target, layer_arguments
+from .models import model_from_config
+from .optimizer_adapter import OptimizerFactory
+from .restore import restore_state
+from .training_state import TrainingState, Writer, with_rate_in_momentum
 
 
 class LoadedSource(NamedTuple):
@@ -39,17 +37,19 @@ class LoadedSource(NamedTuple):
         """The class of the inner optimizer."""
         return None if self.declaration is None else self.declaration.class_name
 
+    @property
+    def may_skip_steps(self) -> bool:
+        """Whether the policy skips steps; a fixed one has no state and skips none."""
+        policy = None if self.declaration is None else self.declaration.policy
+        return bool(self.state.loss_scale_state) or (policy is not None and policy["class_name"] != "FixedLossScale")
+
     def encoded_for(self, target: ConversionTarget) -> Optional[EncodedConfig]:
         """Return the optimizer's configuration for a target."""
         return None if self.declaration is None else encode_config(target.keras, self.declaration)
 
 
 def open_source(path: str, codec: Format) -> LoadedSource:
-    """Read a source; its arrays stay in the file.
-
-    Raises:
-        UnreadableFileError: The file holds no training state, or is corrupt.
-    """
+    """Read a source; its arrays stay in the file."""
     state = with_rate_in_momentum(codec.read(path))
     if state.optimizer_config is None and state.iterations is None and not state.slots:
         raise UnreadableFileError(f"{path}: holds no optimizer, so there is no training state to convert")
@@ -73,13 +73,7 @@ def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> Optimizer
 def with_model(
     source: LoadedSource, make_optimizer: OptimizerFactory, custom_objects: Optional[Mapping[str, Any]] = None
 ) -> LoadedSource:
-    """Build the model with the installed Keras, and name the optimizer's state after the model's variables.
-
-    Raises:
-        TranslationError: The file holds no layers, or the installed model has no variables for some of its values.
-        UnreadableFileError: The file lacks the optimizer's configuration or some of the weights.
-        ConversionError: TensorFlow cannot be imported.
-    """
+    """Build the model with the installed Keras, and name the optimizer's state after the model's variables."""
     path, before = source.path, source.state
     if before.model_config is None:
         raise TranslationError(

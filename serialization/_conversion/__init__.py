@@ -1,1 +1,0 @@
-"""Convert files between TensorFlow versions."""
