@@ -59,7 +59,7 @@ class KerasZipFormat(WholeModelFormat):
 
     def is_distinct(self, keras: Any) -> bool:
         # Up to TF 2.11, Keras writes H5 files with this ending
-        return hasattr(getattr(keras, "saving", None), "load_model")
+        return hasattr(getattr(keras, "saving", None), "load_model") or hasattr(keras.Model, "get_compile_config")
 
 
 CODEC = KerasZipFormat()
