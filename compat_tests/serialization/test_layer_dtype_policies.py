@@ -1,5 +1,6 @@
 """Layers that compute in mixed precision do so when they are loaded, or who saves them is told that they will not."""
 
+import os
 import warnings
 
 import numpy as np
@@ -37,7 +38,7 @@ def told_while_saving(model, path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         scalekeeper.save_model(model, path)
-    return [str(each.message) for each in caught if "will not give the same model" in str(each.message)]
+    return [str(each.message) for each in caught if os.path.basename(path) in str(each.message)]
 
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"], indirect=True)
@@ -48,7 +49,7 @@ def test_the_precision_of_layers_comes_back_or_is_told_of(tmp_path, precision):
     told = told_while_saving(model, path)
     is_lost = WRITES_NO_POLICIES and precision == "mixed_float16"
     assert len(told) == is_lost
-    assert all("layers d1): load_model" in each and "scalekeeper.restore(model, path)" in each for each in told)
+    assert all("d1" in each and "scalekeeper.restore(model, path)" in each for each in told)
     assert (scalekeeper.load_model(path)(INPUTS).dtype == model(INPUTS).dtype) is not is_lost
     restored = compiled()
     scalekeeper.restore(restored, path)
