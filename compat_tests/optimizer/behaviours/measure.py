@@ -15,6 +15,7 @@ import os
 import re
 import sys
 import tempfile
+import warnings
 
 import numpy as np
 import tensorflow as tf
@@ -744,8 +745,10 @@ ROWS = {f"B{number_of(function)}": function for function in FUNCTIONS}
 
 
 def measure(row, subject_name, kind):
-    """The behaviour of a row, in a word that stays the same from run to run."""
-    return outcome(lambda: ROWS[row](Subject(subject_name, kind)))
+    """Return the behaviour of a row in words that stay the same from run to run."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a warning is not a result: Keras warns of its own file formats
+        return outcome(lambda: ROWS[row](Subject(subject_name, kind)))
 
 
 def main(arguments):

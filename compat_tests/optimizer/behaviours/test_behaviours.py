@@ -6,9 +6,6 @@ import pytest
 
 from scalekeeper_test_support.repository import load_script
 
-# TensorFlow warns of what its own class does, and that is what is measured here
-
-
 MEASURE = load_script("compat_tests/optimizer/behaviours/measure.py")
 RENDER = load_script("compat_tests/optimizer/behaviours/render.py")
 with open(RENDER.EXPECTED, encoding="utf-8") as stream:
