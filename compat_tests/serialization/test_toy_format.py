@@ -13,8 +13,6 @@ import scalekeeper
 from scalekeeper.serialization import formats
 from scalekeeper_test_support.small_model import build, train
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # TensorFlow's own
-
 TOY = """
 import json
 
