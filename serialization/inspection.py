@@ -10,7 +10,7 @@ from ..registry._documents import load_document
 from ..registry._optimizer_spec import OptimizerSpec
 from ..registry.errors import ScalekeeperError, UnreadableFileError
 from . import formats
-from ._variables import Shape, match_owners
+from ._matching import Shape, match_owners
 from .keras._optimizer_config import OptimizerConfig, decode_config
 from .keras._slots import slots_of_class
 from .training_state import TrainingState

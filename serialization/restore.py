@@ -6,7 +6,8 @@ from ..registry.errors import NothingRestoredError
 from . import formats
 from ._file_resources import keep_files_open
 from ._optimizer_weight_lists import decode_weights
-from ._variables import Matching, assign_all, by_owner, match_owners, shapes_by_owner
+from ._matching import Matching, match_owners
+from ._variables import assign_all, by_owner, shapes_by_owner
 from .optimizer_adapter import OptimizerAdapter
 from .training_state import TrainingState, Value, slots_in_memory
 

@@ -15,7 +15,8 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry.errors import Problem, StateMismatchError, UnsupportedOperationError
-from ...serialization._variables import match_owners, owners_of
+from ...serialization._matching import match_owners
+from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._step.replicas import can_merge_replicas
 from .state_transfer import create_slots, give_state, pending_state, set_pending_state, take_state

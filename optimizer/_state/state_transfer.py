@@ -9,12 +9,12 @@ import tensorflow as tf
 
 from ...registry._compat import metadata
 from ...registry.errors import ArgumentError, Problem, StateMismatchError
+from ...serialization._matching import match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
 from ...serialization._variables import (
     assign_all,
     lazy_slots,
     lazy_values,
-    match_owners,
     owners_of,
     shapes_by_owner,
     values_of,

@@ -83,6 +83,11 @@ def layer_arguments(target: Target) -> Callable[[str], Optional[Collection[str]]
     return accepted
 
 
+def layer_classes() -> List[str]:
+    """Return the classes of all layers that any Keras has."""
+    return list(_table()["layers"])
+
+
 @functools.lru_cache(maxsize=None)
 def _table() -> Dict[str, Any]:
     data = pkgutil.get_data(__package__, "layer_signatures.json")

@@ -1,0 +1,338 @@
+"""Which variable of a file belongs to which variable of a model. Identity comes before position.
+
+Rules, of which the first that applies decides:
+
+``mapping``
+    The caller tells which variable of the file is which.
+``path``
+    The same attributes lead to the variable on both sides: ``encoder/kernel``.
+``name``
+    A name that a person has chosen exists on both sides. It is never matched with another name.
+``order``
+    Keras has named the layers ``dense``, ``dense_1``, … The numbers depend on what a process has built before; their
+    order does not. The rule needs equally many layers of that class on both sides.
+``shape``
+    Every layer that is left has a shape that no other one has, on both sides.
+``position``
+    The file has no names at all, and its shapes are those of the model, in order.
+
+What no rule decides stays unmatched, and is reported as missing and unused.
+"""
+
+from typing import Callable, Collection, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import functools
+import re
+
+from .keras.target import layer_classes
+
+Shape = Tuple[int, ...]
+Layer = Tuple[str, ...]  # the parts of a layer's name: ("encoder", "dense_1")
+
+MAPPING, PATH, NAME, ORDER, SHAPE, POSITION = "mapping", "path", "name", "order", "shape", "position"
+_SAME = {"depthwise_kernel": "kernel"}  # names of a variable in Keras 2 → in Keras 3, where a layer has only one of them
+_AUTOMATIC = "~"  # begins the key of a name that Keras has made up
+_WRAPPERS = ("forward_", "backward_")  # of Bidirectional
+# names of children in a checkpoint that are positions
+_POSITION = re.compile(r"(layer(_with_weights)?-)?[0-9]+|_.*|variable")
+
+
+class Matching(NamedTuple):
+    """Owner in the model → owner in the file, and what is left over on either side."""
+
+    pairs: Dict[str, str]
+    missing: List[str]  # in the model, not in the file
+    unused: List[str]  # in the file, not in the model
+    rules: Dict[str, str] = {}  # owner in the model → the rule by which it was matched
+    notes: Tuple[str, ...] = ()  # why something was not matched, in sentences
+
+
+class _Variable(NamedTuple):
+    owner: str
+    layer: Layer
+    leaf: str  # the last part of its name
+    shape: Shape
+
+
+_Layers = Dict[Layer, List[_Variable]]
+
+
+def match_owners(
+    model: Mapping[str, Shape],
+    file: Mapping[str, Shape],
+    is_ordered: bool = True,
+    *,
+    names: Optional[Mapping[str, str]] = None,
+    classes: Collection[str] = (),
+    model_paths: Optional[Mapping[str, str]] = None,
+    file_paths: Optional[Mapping[str, str]] = None,
+    mapping: Optional[Mapping[str, str]] = None,
+) -> Matching:
+    """Find each variable of a model in a file.
+
+    Args:
+        model: The shapes of the model's variables, by owner, in the order of the layers.
+        file: The same of the file.
+        is_ordered: Whether the file has the order of the layers, too.
+        names: Owner in the model → the name that the file's format would give it; default: the owner.
+        classes: Classes of the user's layers, from which Keras makes names as it does from its own.
+        model_paths: Owner in the model → the attributes that lead to it.
+        file_paths: Owner in the file → the same.
+        mapping: Owner in the model → owner in the file, as the caller says.
+
+    Returns:
+        The pairs, and what is left over. Variables of different shapes never match.
+    """
+    stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
+    match = _Match(_variables(model, names or {}), _variables(file, {}), stems, is_ordered)
+    match.by_mapping(mapping or {})
+    match.by_path(model_paths or {}, file_paths or {})
+    match.by_names(lambda layer: layer)
+    match.by_names(lambda layer: layer[-1:])  # nested models add to the names in some versions only
+    match.by_shape()
+    match.by_position()
+    return match.result(model, file)
+
+
+class _Match:
+    """The matching of one model with one file."""
+
+    def __init__(
+        self,
+        model: Sequence[_Variable],
+        file: Sequence[_Variable],
+        stems: FrozenSet[str],
+        is_ordered: bool,
+    ) -> None:
+        self._model = {each.owner: each for each in model}
+        self._file = {each.owner: each for each in file}
+        self._stems = stems
+        self._is_ordered = is_ordered
+        self._pairs: Dict[str, str] = {}
+        self._rules: Dict[str, str] = {}
+        self._closed: Dict[str, None] = {}  # names of layers that exist on both sides with other shapes
+        self._notes: List[str] = []
+
+    def result(self, model: Iterable[str], file: Iterable[str]) -> Matching:
+        taken = set(self._pairs.values())
+        pairs = {owner: self._pairs[owner] for owner in model if owner in self._pairs}
+        missing = [owner for owner in model if owner not in pairs]
+        unused = [owner for owner in file if owner not in taken]
+        return Matching(pairs, missing, unused, self._rules, tuple(dict.fromkeys(self._notes)))
+
+    # Rules
+
+    def by_mapping(self, mapping: Mapping[str, str]) -> None:
+        for owner, in_file in mapping.items():
+            if self._model[owner].shape == self._file[in_file].shape:
+                self._pair(owner, in_file, MAPPING)
+            else:
+                self._notes.append(f"mapping: {in_file} has another shape than {owner}")
+
+    def by_path(self, model_paths: Mapping[str, str], file_paths: Mapping[str, str]) -> None:
+        in_file = _unique({owner: path for owner, path in file_paths.items() if owner in self._file})
+        for path, owner in _unique(model_paths).items():
+            if path not in in_file or owner not in self._left_in_model():
+                continue
+            one, other = self._model[owner], self._file[in_file[path]]
+            if one.shape != other.shape:
+                continue
+            if self._names_differ(one, other):
+                self._notes.append(
+                    f"{owner}: the file has {other.owner} at the same attributes, and another variable of the same name"
+                )
+            elif other.owner not in self._pairs.values():
+                self._pair(owner, other.owner, PATH)
+
+    def _names_differ(self, one: _Variable, other: _Variable) -> bool:
+        """Return whether both layers have names that a person has chosen, and each name exists on the other side."""
+        if one.layer[-1:] == other.layer[-1:] or not one.layer or not other.layer:
+            return False
+        if any(self._is_automatic(each.layer[-1]) for each in (one, other)):
+            return False
+        in_model, in_file = ({each.layer[-1:] for each in side.values()} for side in (self._model, self._file))
+        return one.layer[-1:] in in_file and other.layer[-1:] in in_model
+
+    def by_names(self, part: Callable[[Layer], Layer]) -> None:
+        """Match layers whose names, or the last parts of them, are equal but for the numbers of Keras."""
+        in_model, in_file = (
+            self._groups(variables, part) for variables in (self._left_in_model(), self._left_in_file())
+        )
+        for key, model_layers in in_model.items():
+            file_layers = in_file.get(key, [])
+            if not file_layers or not key:
+                continue
+            if any(name.startswith(_AUTOMATIC) for name in key):
+                self._by_order(model_layers, file_layers)
+            elif len(model_layers) == len(file_layers) == 1 and self._can_nest(model_layers[0], file_layers[0]):
+                self._pair_layers(model_layers[0], file_layers[0], NAME)
+        self._top_level_variables()
+
+    def _top_level_variables(self) -> None:
+        """Match variables that belong to no layer, by their names."""
+        in_model, in_file = (
+            [each for each in side.values() if not each.layer] for side in (self._left_in_model(), self._left_in_file())
+        )
+        named = [each for each in in_file if not each.leaf.isdigit()]
+        self._pair_layers(in_model, named, NAME)
+
+    def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
+        if len(model_layers) != len(file_layers):
+            return
+        by_number = list(zip(*(sorted(layers, key=_numbers) for layers in (model_layers, file_layers))))
+        by_order = list(zip(model_layers, file_layers))
+        choices = [by_number]
+        if self._is_ordered and _owner_pairs(by_order) != _owner_pairs(by_number):
+            choices.append(by_order)
+        fitting = [
+            pairs for pairs in choices if all(self._can_nest(*pair) and _inside(*pair, complete=True) for pair in pairs)
+        ]
+        if len(fitting) == 1:
+            for one, other in fitting[0]:
+                self._pair_layers(one, other, ORDER)
+        elif fitting:
+            names = ", ".join("/".join(layer[0].layer) for layer in model_layers)
+            self._notes.append(f"{names}: Keras's numbers and the order of the layers contradict each other")
+
+    def by_shape(self) -> None:
+        in_model, in_file = (_by_layer(side.values()) for side in (self._left_in_model(), self._left_in_file()))
+        signatures = [[_signature(layer) for layer in side.values()] for side in (in_model, in_file)]
+        are_distinct = all(len(set(each)) == len(each) for each in signatures)
+        if not in_model or not are_distinct or set(signatures[0]) != set(signatures[1]):
+            return
+        if any(name in self._closed for side in (in_model, in_file) for layer in side for name in layer[-1:]):
+            return
+        by_signature = {_signature(layer): layer for layer in in_file.values()}
+        for layer in in_model.values():
+            self._pair_layers(layer, by_signature[_signature(layer)], SHAPE)
+
+    def by_position(self) -> None:
+        in_model, in_file = list(self._left_in_model().values()), list(self._left_in_file().values())
+        are_unnamed = all(_POSITION.fullmatch(name) for each in in_file for name in (*each.layer, each.leaf))
+        if not self._is_ordered or not are_unnamed or [e.shape for e in in_model] != [e.shape for e in in_file]:
+            return
+        for one, other in zip(in_model, in_file):
+            self._pair(one.owner, other.owner, POSITION)
+
+    # Layers
+
+    def _groups(
+        self, variables: Mapping[str, _Variable], part: Callable[[Layer], Layer]
+    ) -> Dict[Layer, List[List[_Variable]]]:
+        """Return the layers by their keys: their names, with the class instead of a name that Keras has made up."""
+        groups: Dict[Layer, List[List[_Variable]]] = {}
+        for layer, inside in _by_layer(variables.values()).items():
+            key = tuple(
+                _AUTOMATIC + _squeezed(_stem(name)) if self._is_automatic(name) else name for name in part(layer)
+            )
+            groups.setdefault(key, []).append(inside)
+        return groups
+
+    def _can_nest(self, one: Sequence[_Variable], other: Sequence[_Variable]) -> bool:
+        """Return whether the names around two layers agree; some versions leave out those of nested models."""
+        short, long = sorted(
+            ([name for name in side[0].layer[:-1] if not self._is_automatic(name)] for side in (one, other)), key=len
+        )
+        return not short or long[-len(short) :] == short
+
+    def _is_automatic(self, name: str) -> bool:
+        stem = _stem(name)
+        for wrapper in _WRAPPERS:
+            stem = stem[len(wrapper) :] if stem.startswith(wrapper) else stem
+        return _squeezed(stem) in self._stems or name.isdigit()
+
+    def _pair_layers(self, model: Sequence[_Variable], file: Sequence[_Variable], rule: str) -> None:
+        pairs = _inside(model, file)
+        for owner, in_file in pairs.items():
+            self._pair(owner, in_file, rule)
+        if rule == NAME and len(pairs) < max(len(model), len(file)):
+            self._closed.update(dict.fromkeys(name for each in model for name in each.layer[-1:]))
+
+    def _pair(self, owner: str, in_file: str, rule: str) -> None:
+        self._pairs[owner] = in_file
+        self._rules[owner] = rule
+
+    def _left_in_model(self) -> Dict[str, _Variable]:
+        return {owner: each for owner, each in self._model.items() if owner not in self._pairs}
+
+    def _left_in_file(self) -> Dict[str, _Variable]:
+        taken = set(self._pairs.values())
+        return {owner: each for owner, each in self._file.items() if owner not in taken}
+
+
+def _inside(model: Sequence[_Variable], file: Sequence[_Variable], complete: bool = False) -> Dict[str, str]:
+    """Return the pairs of variables of two layers; with ``complete``, none unless all variables have a pair."""
+    pairs: Dict[str, str] = {}
+    if any(each.leaf.isdigit() for each in (*model, *file)):
+        if [each.shape for each in model] == [each.shape for each in file]:
+            pairs = {one.owner: other.owner for one, other in zip(model, file)}
+    else:
+        by_leaf = [_by_leaf(side) for side in (model, file)]
+        for leaf, ones in by_leaf[0].items():
+            others = by_leaf[1].get(leaf, [])
+            if [each.shape for each in ones] == [each.shape for each in others]:
+                pairs.update({one.owner: other.owner for one, other in zip(ones, others)})
+    return pairs if not complete or len(pairs) == len(model) == len(file) else {}
+
+
+def _by_leaf(variables: Sequence[_Variable]) -> Dict[str, List[_Variable]]:
+    leaves = {each.leaf for each in variables}
+    found: Dict[str, List[_Variable]] = {}
+    for each in variables:
+        same = _SAME.get(each.leaf, each.leaf)
+        is_only_one = same not in leaves and "pointwise_kernel" not in leaves
+        found.setdefault(same if is_only_one else each.leaf, []).append(each)
+    return found
+
+
+def _by_layer(variables: Iterable[_Variable]) -> _Layers:
+    layers: _Layers = {}
+    for each in variables:
+        layers.setdefault(each.layer, []).append(each)
+    return layers
+
+
+def _signature(layer: Sequence[_Variable]) -> Tuple[Shape, ...]:
+    return tuple(each.shape for each in layer)
+
+
+def _owner_pairs(pairs: Iterable[Tuple[List[_Variable], List[_Variable]]]) -> FrozenSet[Tuple[Layer, Layer]]:
+    return frozenset((one[0].layer, other[0].layer) for one, other in pairs)
+
+
+def _variables(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_Variable]:
+    """Split names; leave out what all names begin with, such as the model's name."""
+    paths = [re.sub(r"#[0-9]+$", "", names.get(owner, owner)).split("/") for owner in shapes]
+    shared = 0
+    while paths and all(len(path) > shared + 2 for path in paths) and len({path[shared] for path in paths}) == 1:
+        shared += 1
+    return [
+        _Variable(owner, tuple(path[shared:-1]), path[-1], tuple(shape))
+        for path, (owner, shape) in zip(paths, shapes.items())
+    ]
+
+
+def _numbers(layer: Sequence[_Variable]) -> Tuple[int, ...]:
+    found = (re.search(r"(?:^|_)([0-9]{1,9})$", name) for name in layer[0].layer)
+    return tuple(int(each.group(1)) if each else 0 for each in found)
+
+
+def _unique(paths: Mapping[str, str]) -> Dict[str, str]:
+    """Return path → owner, without paths of several owners."""
+    found: Dict[str, str] = {path: owner for owner, path in paths.items()}
+    repeated = {path for owner, path in paths.items() if found[path] != owner}
+    return {path: owner for path, owner in found.items() if path not in repeated}
+
+
+def _stem(name: str) -> str:
+    return re.sub(r"_\d+$", "", name)
+
+
+def _squeezed(name: str) -> str:
+    """Return a class or the name that Keras makes of it, spelled alike: versions put underscores differently."""
+    return name.replace("_", "").lower()
+
+
+@functools.lru_cache(maxsize=None)
+def _own_stems() -> FrozenSet[str]:
+    return frozenset({_squeezed(each) for each in layer_classes()} | {"model", "functional", "sequential"})
