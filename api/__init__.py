@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .optimizer import custom_objects as custom_objects
     from .optimizer import load_model as load_model
     from .optimizer.build import build as build
+    from .registry import AmbiguousMatchError as AmbiguousMatchError
     from .registry import ArgumentError as ArgumentError
     from .registry import ArgumentTypeError as ArgumentTypeError
     from .registry import BrokenContractError as BrokenContractError
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from .registry import DestinationExistsError as DestinationExistsError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
+    from .registry import IncompleteRestoreError as IncompleteRestoreError
+    from .registry import IncompleteRestoreWarning as IncompleteRestoreWarning
     from .registry import InvalidSpecError as InvalidSpecError
     from .registry import LossyConversionError as LossyConversionError
     from .registry import MissingFileError as MissingFileError
@@ -100,6 +103,7 @@ _ROOMS = {
         "load_model",
     ),
     "registry": (
+        "AmbiguousMatchError",
         "ArgumentError",
         "ArgumentTypeError",
         "BrokenContractError",
@@ -108,6 +112,8 @@ _ROOMS = {
         "DestinationExistsError",
         "Document",
         "DocumentError",
+        "IncompleteRestoreError",
+        "IncompleteRestoreWarning",
         "InvalidSpecError",
         "LossyConversionError",
         "MissingFileError",

@@ -1,6 +1,6 @@
 """LossScaleOptimizer: the public class, and what it does with every Keras."""
 
-from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import threading
 
@@ -465,8 +465,14 @@ class LossScaleOptimizer:
     def _give_state(self) -> TrainingState:
         return state_transfer.give_state(self)
 
-    def _take_state(self, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str]) -> Transfer:
-        return state_transfer.take_state(self, state, variables, pairs)
+    def _take_state(
+        self,
+        state: TrainingState,
+        variables: Sequence[Any],
+        pairs: Mapping[str, str],
+        check: Optional[Callable[[Transfer], None]] = None,
+    ) -> Transfer:
+        return state_transfer.take_state(self, state, variables, pairs, check=check)
 
     def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> Expected:
         if variables is not None:

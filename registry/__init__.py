@@ -6,6 +6,7 @@ from ._plugins import Registry, loss_scales
 from ._schema import document_schema
 from ._targets import Target, known_targets, target
 from .errors import (
+    AmbiguousMatchError,
     ArgumentError,
     ArgumentTypeError,
     BrokenContractError,
@@ -13,6 +14,8 @@ from .errors import (
     DemoError,
     DestinationExistsError,
     DocumentError,
+    IncompleteRestoreError,
+    IncompleteRestoreWarning,
     InvalidSpecError,
     LossyConversionError,
     MissingFileError,
@@ -38,6 +41,7 @@ resolve = loss_scales.resolve
 temporary_registration = loss_scales.temporary_registration
 
 __all__ = [
+    "AmbiguousMatchError",
     "ArgumentError",
     "ArgumentTypeError",
     "BrokenContractError",
@@ -46,6 +50,8 @@ __all__ = [
     "DestinationExistsError",
     "Document",
     "DocumentError",
+    "IncompleteRestoreError",
+    "IncompleteRestoreWarning",
     "InvalidSpecError",
     "LossyConversionError",
     "MissingFileError",

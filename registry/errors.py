@@ -173,8 +173,30 @@ class MissingPackageError(ScalekeeperError, ImportError):
     """Raised when an operation needs a package that is not installed."""
 
 
-class NothingRestoredError(ScalekeeperError, ValueError):
+class IncompleteRestoreError(ScalekeeperError, ValueError):
+    """Raised when a file does not have all variables of a model, or all slots of its optimizer.
+
+    ``report`` tells what was found, matched, missing and unused. Nothing has been changed.
+    """
+
+    def __init__(self, message: str, report: Any = None) -> None:
+        self.report = report
+        super().__init__(message)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.report)
+
+
+class NothingRestoredError(IncompleteRestoreError):
     """Raised when nothing in a file matches the model to restore into."""
+
+
+class AmbiguousMatchError(ScalekeeperError, ValueError):
+    """Raised when several objects of a file may be the one that is wanted. The message tells how to decide."""
+
+
+class IncompleteRestoreWarning(UserWarning):
+    """Warns that a restore was not complete: something of the target or of the file is left over."""
 
 
 class TooManySkipsError(ScalekeeperError, RuntimeError):

@@ -19,10 +19,24 @@ Rules, of which the first that applies decides:
 What no rule decides stays unmatched, and is reported as missing and unused.
 """
 
-from typing import Callable, Collection, Dict, FrozenSet, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import (
+    Callable,
+    Collection,
+    Dict,
+    FrozenSet,
+    Iterable,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Set,
+    Tuple,
+)
 
 import functools
 import re
+import types
 
 from .keras.target import layer_classes
 
@@ -30,10 +44,13 @@ Shape = Tuple[int, ...]
 Layer = Tuple[str, ...]  # the parts of a layer's name: ("encoder", "dense_1")
 
 MAPPING, PATH, NAME, ORDER, SHAPE, POSITION = "mapping", "path", "name", "order", "shape", "position"
-_SAME = {"depthwise_kernel": "kernel"}  # names of a variable in Keras 2 → in Keras 3, where a layer has only one of them
+_SAME = {
+    "depthwise_kernel": "kernel"
+}  # names of a variable in Keras 2 → in Keras 3, where a layer has only one of them
 _AUTOMATIC = "~"  # begins the key of a name that Keras has made up
 _WRAPPERS = ("forward_", "backward_")  # of Bidirectional
 # names of children in a checkpoint that are positions
+_CONTAINERS = {"layers", "_layer_checkpoint_dependencies"}  # in which Keras numbers the layers of a class
 _POSITION = re.compile(r"(layer(_with_weights)?-)?[0-9]+|_.*|variable")
 
 
@@ -43,7 +60,7 @@ class Matching(NamedTuple):
     pairs: Dict[str, str]
     missing: List[str]  # in the model, not in the file
     unused: List[str]  # in the file, not in the model
-    rules: Dict[str, str] = {}  # owner in the model → the rule by which it was matched
+    rules: Mapping[str, str] = types.MappingProxyType({})  # owner in the model → the rule by which it was matched
     notes: Tuple[str, ...] = ()  # why something was not matched, in sentences
 
 
@@ -87,11 +104,21 @@ def match_owners(
     match = _Match(_variables(model, names or {}), _variables(file, {}), stems, is_ordered)
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {})
-    match.by_names(lambda layer: layer)
-    match.by_names(lambda layer: layer[-1:])  # nested models add to the names in some versions only
+    match.by_names(lambda layer: (layer, layer))
+    if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
+        match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
+    match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
     match.by_shape()
     match.by_position()
     return match.result(model, file)
+
+
+def pair_variables(model: Mapping[str, Shape], file: Mapping[str, Shape]) -> Dict[str, str]:
+    """Return the pairs of variables of two layers that are the same, by their last names; or by order without names."""
+    pairs = _inside(_variables(model, {}), _variables(file, {}))
+    if not pairs and list(model.values()) == list(file.values()):
+        pairs = dict(zip(model, file))
+    return pairs
 
 
 class _Match:
@@ -131,8 +158,9 @@ class _Match:
 
     def by_path(self, model_paths: Mapping[str, str], file_paths: Mapping[str, str]) -> None:
         in_file = _unique({owner: path for owner, path in file_paths.items() if owner in self._file})
+        proven = _same_structures(model_paths.values(), file_paths.values())
         for path, owner in _unique(model_paths).items():
-            if path not in in_file or owner not in self._left_in_model():
+            if path not in in_file or owner in self._pairs or path.split("/")[0] not in proven:
                 continue
             one, other = self._model[owner], self._file[in_file[path]]
             if one.shape != other.shape:
@@ -153,10 +181,14 @@ class _Match:
         in_model, in_file = ({each.layer[-1:] for each in side.values()} for side in (self._model, self._file))
         return one.layer[-1:] in in_file and other.layer[-1:] in in_model
 
-    def by_names(self, part: Callable[[Layer], Layer]) -> None:
-        """Match layers whose names, or the last parts of them, are equal but for the numbers of Keras."""
+    def by_names(self, split: Callable[[Layer], Tuple[Layer, Layer]]) -> None:
+        """Match layers whose names are equal but for the numbers of Keras.
+
+        Args:
+            split: Returns what of a variable's path is its layer, and what of that is compared.
+        """
         in_model, in_file = (
-            self._groups(variables, part) for variables in (self._left_in_model(), self._left_in_file())
+            self._groups(variables.values(), split) for variables in (self._left_in_model(), self._left_in_file())
         )
         for key, model_layers in in_model.items():
             file_layers = in_file.get(key, [])
@@ -217,13 +249,13 @@ class _Match:
     # Layers
 
     def _groups(
-        self, variables: Mapping[str, _Variable], part: Callable[[Layer], Layer]
+        self, variables: Iterable[_Variable], split: Callable[[Layer], Tuple[Layer, Layer]]
     ) -> Dict[Layer, List[List[_Variable]]]:
         """Return the layers by their keys: their names, with the class instead of a name that Keras has made up."""
         groups: Dict[Layer, List[List[_Variable]]] = {}
-        for layer, inside in _by_layer(variables.values()).items():
+        for layer, inside in _by_layer(variables, lambda each: split(each.layer)[0]).items():
             key = tuple(
-                _AUTOMATIC + _squeezed(_stem(name)) if self._is_automatic(name) else name for name in part(layer)
+                _AUTOMATIC + _squeezed(_stem(name)) if self._is_automatic(name) else name for name in split(layer)[1]
             )
             groups.setdefault(key, []).append(inside)
         return groups
@@ -285,10 +317,10 @@ def _by_leaf(variables: Sequence[_Variable]) -> Dict[str, List[_Variable]]:
     return found
 
 
-def _by_layer(variables: Iterable[_Variable]) -> _Layers:
+def _by_layer(variables: Iterable[_Variable], layer: Callable[[_Variable], Layer] = lambda each: each.layer) -> _Layers:
     layers: _Layers = {}
     for each in variables:
-        layers.setdefault(each.layer, []).append(each)
+        layers.setdefault(layer(each), []).append(each)
     return layers
 
 
@@ -322,6 +354,25 @@ def _unique(paths: Mapping[str, str]) -> Dict[str, str]:
     found: Dict[str, str] = {path: owner for owner, path in paths.items()}
     repeated = {path for owner, path in paths.items() if found[path] != owner}
     return {path: owner for path, owner in found.items() if path not in repeated}
+
+
+def _same_structures(model_paths: Collection[str], file_paths: Collection[str]) -> Set[str]:
+    """Return the attributes of a model below which both sides have the same paths.
+
+    Elsewhere an index proves nothing: another layer may have come in between. Containers of numbered layers count only
+    if the whole model has the same paths.
+    """
+    in_model, in_file = (_by_attribute(paths) for paths in (model_paths, file_paths))
+    if in_model == in_file:
+        return set(in_model)
+    return {name for name, paths in in_model.items() if paths == in_file.get(name)} - _CONTAINERS
+
+
+def _by_attribute(paths: Collection[str]) -> Dict[str, Set[str]]:
+    found: Dict[str, Set[str]] = {}
+    for path in paths:
+        found.setdefault(path.split("/")[0], set()).add(path)
+    return found
 
 
 def _stem(name: str) -> str:

@@ -12,7 +12,8 @@ from ..registry.errors import ArgumentError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
-from ._variables import by_owner, lazy_values
+from ._object_paths import has_layer_names, keras_paths
+from ._variables import by_owner, lazy_values, shapes_by_owner
 from .keras._optimizer_config import config_with_policy, has_loss_scale
 from .keras.profile import profile_of_package
 from .optimizer_adapter import OptimizerFactory
@@ -45,6 +46,10 @@ def save_model(model: Any, path: Any) -> None:
         )
     optimizer = adapter_of(model)
     state = None if optimizer is None else optimizer._give_state()
+    if state is not None:
+        state.model_variables = shapes_by_owner(model.weights)
+        if path.endswith(".keras") and not has_layer_names(model):
+            state.model_paths = keras_paths(model)
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)

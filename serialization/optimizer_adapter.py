@@ -4,7 +4,7 @@
 :class:`OptimizerFactory`.
 """
 
-from typing import TYPE_CHECKING, Any, List, Mapping, NamedTuple, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, List, Mapping, NamedTuple, Optional, Sequence
 
 from typing_extensions import Protocol
 
@@ -20,6 +20,7 @@ class Transfer(NamedTuple):
     missing: List[str]
     unused: List[str]
     notes: List[str]
+    missing_slots: Sequence[str] = ()  # those of ``missing`` that are slots
 
 
 class OptimizerAdapter(Protocol):
@@ -28,13 +29,20 @@ class OptimizerAdapter(Protocol):
     def _give_state(self) -> "TrainingState":
         """Return everything that the optimizer needs to continue. Arrays are read on demand."""
 
-    def _take_state(self, state: "TrainingState", variables: Sequence[Any], pairs: Mapping[str, str]) -> Transfer:
+    def _take_state(
+        self,
+        state: "TrainingState",
+        variables: Sequence[Any],
+        pairs: Mapping[str, str],
+        check: Optional[Callable[[Transfer], None]] = None,
+    ) -> Transfer:
         """Load a training state; nothing is changed if it does not fit.
 
         Args:
             state: The state.
             variables: The trained variables of the model.
             pairs: Owner in the model → owner in the state.
+            check: Called with what will be done, before anything is changed; may raise.
         """
 
     def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> "Expected":

@@ -1,19 +1,44 @@
 """``restore``: load a file into a model that was built in code, and report what was found."""
 
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from ..registry.errors import NothingRestoredError
+import functools
+import types
+import warnings
+
+from ..registry.errors import (
+    ArgumentError,
+    IncompleteRestoreError,
+    IncompleteRestoreWarning,
+    NothingRestoredError,
+    unknown,
+)
 from . import formats
 from ._file_resources import keep_files_open
+from ._matching import Matching, match_owners, pair_variables
+from ._object_paths import object_paths
 from ._optimizer_weight_lists import decode_weights
-from ._matching import Matching, match_owners
 from ._variables import assign_all, by_owner, shapes_by_owner
-from .optimizer_adapter import OptimizerAdapter
+from .formats import ModelInCode
+from .optimizer_adapter import OptimizerAdapter, Transfer
 from .training_state import TrainingState, Value, slots_in_memory
+
+_MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
 
 
 class RestoreReport(NamedTuple):
-    """What :func:`restore` found in a file and did with it. ``str`` of it is a table."""
+    """What :func:`restore` found in a file and did with it. ``str`` of it is a table.
+
+    Attributes:
+        path: The file.
+        found: What the file holds.
+        matched: What was restored: variables, slots, iterations, loss scale.
+        missing: What the model or its optimizer has and the file does not.
+        unused: What the file has and the model or its optimizer does not.
+        notes: Remarks, in sentences.
+        rules: Variable → the rule by which it was matched: mapping, path, name, order, shape or position.
+        complete: Whether everything in the model and its optimizer came from the file, and all of the file was used.
+    """
 
     path: str
     found: List[str]
@@ -21,6 +46,8 @@ class RestoreReport(NamedTuple):
     missing: List[str]
     unused: List[str]
     notes: List[str]
+    rules: Mapping[str, str] = types.MappingProxyType({})
+    complete: bool = False
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {', '.join(self.found) or 'nothing'}"]
@@ -30,57 +57,201 @@ class RestoreReport(NamedTuple):
         return "\n".join(lines + [f"  note: {note}" for note in self.notes])
 
 
-def restore(model: Any, path: Any, *, verbose: bool = False) -> RestoreReport:
+def restore(
+    model: Any,
+    path: Any,
+    *,
+    verbose: bool = False,
+    partial: bool = False,
+    mapping: Optional[Mapping[str, Any]] = None,
+    optimizer: Optional[str] = None,
+) -> RestoreReport:
     """Load weights and optimizer state from a file of any version into a model.
 
-    Variables are matched by name and structure, slots by the variable they belong to.
+    Variables are matched by what they are: by the attributes that lead to them, by names that a person has chosen, by
+    the order of layers that Keras has named. Slots are matched by the variable they belong to.
 
     Args:
-        model: A built model. Its optimizer's state is restored if it is compiled with a :class:`LossScaleOptimizer`.
+        model: A built model. Its optimizer's state is restored if it is compiled.
         path: An H5 file, a ``.keras`` file, a SavedModel, a checkpoint, or a file of :func:`save_state`.
         verbose: Whether to print the report.
+        partial: Whether the file may lack variables and slots of the model.
+        mapping: Name in the file → variable or layer of the model, for what cannot be matched otherwise. In a
+            checkpoint with several models: path in the checkpoint → the model.
+        optimizer: The path of the model's optimizer in a checkpoint with several, such as ``"generator_optimizer"``.
 
     Returns:
-        What was found, matched, missing and unused.
+        What was found, matched, missing and unused; ``complete`` tells whether nothing is left over. If something is,
+        and ``partial`` is not given, an :class:`IncompleteRestoreWarning` tells what.
 
     Raises:
+        IncompleteRestoreError: The file lacks a variable of the model or a slot. Nothing has been changed.
         NothingRestoredError: Nothing in the file matches the model.
+        AmbiguousMatchError: Several models or optimizers in a checkpoint fit.
         UnreadableFileError: The file is corrupt or has an unknown format.
         MissingFileError: There is no such file.
     """
     inner = getattr(getattr(model, "optimizer", None), "inner_optimizer", None)
-    state = formats.read(path, None if inner is None else type(inner).__name__)
-    report = restore_state(model, state, str(path))
+    roots = [name for name, each in (mapping or {}).items() if each is model]
+    variables = {name: each for name, each in (mapping or {}).items() if each is not model}
+    live = _Live(model, variables)
+    in_code = ModelInCode(live.match, adapter_of(model) is not None, optimizer, roots[0] if roots else None)
+    state = formats.read(path, None if inner is None else type(inner).__name__, in_code)
+    report = restore_state(model, state, str(path), partial=partial, live=live)
     if verbose:
         print(report)
+    if not report.complete and not partial:
+        warnings.warn(f"The restore is not complete.\n{report}", IncompleteRestoreWarning, stacklevel=2)
     return report
+
+
+class _Live:
+    """A model in code, and how its variables match those of a file."""
+
+    def __init__(self, model: Any, mapping: Optional[Mapping[str, Any]] = None) -> None:
+        self.variables = by_owner(model.weights)
+        self._model = model
+        self._shapes = {owner: tuple(variable.shape) for owner, variable in self.variables.items()}
+        self._mapping = mapping or {}
+        self._paths = functools.lru_cache(maxsize=None)(lambda kind: object_paths(model, kind))
+
+    @property
+    def classes(self) -> FrozenSet[str]:
+        """The classes of all layers, from which Keras makes names."""
+        return frozenset(type(layer).__name__ for layer in _all_layers(self._model))
+
+    def match(self, state: TrainingState) -> Matching:
+        """Match the model's variables with those of a training state, which gets the names of scalekeeper's record."""
+        _name_variables(state)
+        if not state.variables:
+            found = match_owners(
+                shapes_by_owner(self._model.trainable_variables), state.owners, is_ordered=False, classes=self.classes
+            )
+            return found._replace(missing=[], unused=[])
+        return match_owners(
+            self._shapes,
+            {owner: value.shape for owner, value in state.variables.items()},
+            state.is_ordered,
+            classes=self.classes,
+            model_paths=self._paths(state.path_kind) if state.paths else {},
+            file_paths=state.paths,
+            mapping=self._resolve(state),
+        )
+
+    def _resolve(self, state: TrainingState) -> Dict[str, str]:
+        """Return owner in the model → owner in the file, as the caller's mapping says."""
+        found: Dict[str, str] = {}
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        for name, target in self._mapping.items():
+            inside = {
+                owner: value.shape
+                for owner, value in state.variables.items()
+                if f"/{name}/" in f"/{owner}/" or state.paths.get(owner) == name
+            }
+            if not inside:
+                raise ArgumentError(unknown("name", name, list(state.variables), of="the file"))
+            wanted = [target] if id(target) in owners else list(getattr(target, "weights", ()))
+            if not wanted or not all(id(each) in owners for each in wanted):
+                raise ArgumentError(f"mapping: {name} must be mapped to a variable or a layer of the model")
+            pairs = pair_variables({owners[id(each)]: tuple(each.shape) for each in wanted}, inside)
+            if len(pairs) != len(wanted):
+                raise ArgumentError(
+                    f"mapping: {name} has shapes {list(inside.values())} in the file, and "
+                    f"{[tuple(each.shape) for each in wanted]} in the model"
+                )
+            found.update(pairs)
+        return found
+
+
+def _all_layers(model: Any) -> List[Any]:
+    return [model, *(each for layer in getattr(model, "layers", ()) for each in _all_layers(layer))]
+
+
+def _name_variables(state: TrainingState) -> None:
+    """Give the variables of a file the names that scalekeeper has recorded, if the file itself has others."""
+    recorded = state.model_variables
+    if not recorded or not state.variables or recorded.keys() == state.variables.keys():
+        return
+    shapes = {owner: value.shape for owner, value in state.variables.items()}
+    pairs = match_owners(
+        recorded, shapes, state.is_ordered, model_paths=state.model_paths, file_paths=state.paths
+    ).pairs
+    if len(pairs) == len(recorded) == len(shapes):
+        state.variables = {owner: state.variables[pairs[owner]] for owner in recorded}
+        state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
+        state.is_ordered = True
 
 
 @keep_files_open()
-def restore_state(model: Any, state: TrainingState, path: str, with_weights: bool = True) -> RestoreReport:
-    """Load a training state into a model; without weights, into its optimizer alone."""
-    live = by_owner(model.weights)
-    matching = _match(model, live, state)
+def restore_state(
+    model: Any,
+    state: TrainingState,
+    path: str,
+    with_weights: bool = True,
+    *,
+    partial: bool = False,
+    live: Optional[_Live] = None,
+) -> RestoreReport:
+    """Load a training state into a model; without weights, into its optimizer alone.
+
+    Args:
+        model: The model.
+        state: The state.
+        path: The file, for messages.
+        with_weights: Whether to load the model's variables, too.
+        partial: Whether variables and slots of the model may be missing.
+        live: The model with the caller's mapping.
+    """
+    live = _Live(model) if live is None else live
+    matching = live.match(state)
     with_weights = with_weights and bool(state.variables)
-    matched = list(matching.pairs) if with_weights else []
-    missing, unused, notes = list(matching.missing), list(matching.unused), list(state.notes)
+    report = RestoreReport(
+        path,
+        contents_of(state),
+        list(matching.pairs) if with_weights else [],
+        list(matching.missing),
+        list(matching.unused),
+        [*state.notes, *matching.notes],
+        matching.rules,
+    )
     if not matching.pairs and (state.variables or state.owners):
-        raise _nothing_restored(RestoreReport(path, contents_of(state), [], missing, unused, notes))
+        raise _nothing_restored(report._replace(matched=[]))
     optimizer = adapter_of(model)
+
+    def check(transfer: Transfer) -> None:
+        required = [*matching.missing, *transfer.missing_slots]
+        if required and not partial:
+            raise IncompleteRestoreError(
+                f"{_with_transfer(report, transfer)}\nThe file lacks {', '.join(required)}. Build the model "
+                f"that the file was saved from; or {_MAPPING}; or pass partial=True to restore a part only",
+                _with_transfer(report, transfer),
+            )
+
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
         _name_weight_list(state, model, matching, optimizer)
-        transfer = optimizer._take_state(state, model.trainable_variables, _slot_pairs(state, model, matching))
-        matched, missing, unused = matched + transfer.matched, missing + transfer.missing, unused + transfer.unused
-        notes += transfer.notes
-    elif state.slots or state.weight_list or state.iterations is not None:
-        notes.append("the optimizer's state was ignored: the model is not compiled with a LossScaleOptimizer")
+        transfer = optimizer._take_state(state, model.trainable_variables, matching.pairs, check)
+        report = _with_transfer(report, transfer)
+    else:
+        check(Transfer([], [], [], []))
+        if state.slots or state.weight_list or state.iterations is not None:
+            report.unused.append("the optimizer's state")
+            report.notes.append("the optimizer's state was ignored: the model is not compiled with an optimizer")
     if with_weights:
-        assign_all((live[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
-    report = RestoreReport(path, contents_of(state), matched, missing, unused, notes)
-    if not matched:
+        assign_all((live.variables[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
+    if not report.matched:
         raise _nothing_restored(report)
-    return report
+    return report._replace(complete=not report.missing and not report.unused)
+
+
+def _with_transfer(report: RestoreReport, transfer: Transfer) -> RestoreReport:
+    """Return the report with what was done to the optimizer."""
+    return report._replace(
+        matched=report.matched + transfer.matched,
+        missing=report.missing + transfer.missing,
+        unused=report.unused + transfer.unused,
+        notes=report.notes + transfer.notes,
+    )
 
 
 def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
@@ -90,29 +261,8 @@ def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
 
 
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:
-    return NothingRestoredError(
-        f"{report}\nNothing in the file matches this model: build the model that the file was saved from"
-    )
-
-
-def _match(model: Any, live: Dict[str, Any], state: TrainingState) -> Matching:
-    if not state.variables:
-        return _match_trained(model, state)._replace(missing=[], unused=[])
-    shapes = {owner: tuple(variable.shape) for owner, variable in live.items()}
-    in_file = {owner: value.shape for owner, value in state.variables.items()}
-    return match_owners(shapes, in_file, state.is_ordered)
-
-
-def _match_trained(model: Any, state: TrainingState) -> Matching:
-    """Match by the list of trained variables in scalekeeper's record."""
-    return match_owners(shapes_by_owner(model.trainable_variables), state.owners)
-
-
-def _slot_pairs(state: TrainingState, model: Any, matching: Matching) -> Dict[str, str]:
-    """Return owner in the model → owner of slots. In a .keras file variables have numbers, added slots have names."""
-    if state.owners and not state.slots.keys() <= state.variables.keys():
-        return _match_trained(model, state).pairs
-    return matching.pairs
+    message = f"{report}\nNothing in the file matches this model. Build the model that it was saved from; or {_MAPPING}"
+    return NothingRestoredError(message, report)
 
 
 def _name_weight_list(state: TrainingState, model: Any, matching: Matching, optimizer: OptimizerAdapter) -> None:

@@ -83,6 +83,11 @@ class TrainingState:
     optimizer_config: Optional[Dict[str, Any]] = None  # class_name and config, as written
     variables: Dict[str, Value] = dataclasses.field(default_factory=dict)  # by owner, in the order of the file
     is_ordered: bool = True  # whether variables are in the order of the model's layers; if not, only names match
+    paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # owner → the attributes that lead to it
+    path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled
+    # by scalekeeper's record: the model's variables under their names in the program that saved them, in layer order
+    model_variables: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes
+    model_paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # where they are, if the file names no layers
     owners: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes of trained variables
     slots: Dict[str, Dict[str, Value]] = dataclasses.field(default_factory=dict)  # by owner and slot
     scalars: Dict[str, Value] = dataclasses.field(default_factory=dict)  # other optimizer variables, by name
@@ -167,6 +172,8 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         "has_bare_momentum": state.has_bare_momentum,
         SCALARS: {name: value.read().item() for name, value in state.scalars.items() if value.shape == ()},
         "owners": {owner: list(shape) for owner, shape in state.owners.items()},
+        "variables": {owner: list(shape) for owner, shape in state.model_variables.items()},
+        "paths": state.model_paths,
     }
 
 
@@ -197,6 +204,8 @@ def take_record(state: TrainingState, record: Any) -> None:
     for name, value in (record.get(SCALARS) or {}).items():
         state.scalars.setdefault(name, Value.of(value))
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
+    state.model_variables = {owner: tuple(shape) for owner, shape in (record.get("variables") or {}).items()}
+    state.model_paths = dict(record.get("paths") or {})
 
 
 def parse_record(text: Optional[str], path: Any) -> Any:
@@ -320,6 +329,10 @@ def _are_shapes(owners: Any) -> bool:
     )
 
 
+def _are_texts(texts: Any) -> bool:
+    return isinstance(texts, Mapping) and all(isinstance(text, str) for text in texts.values())
+
+
 def _are_versions(written_by: Any) -> bool:
     return (
         isinstance(written_by, Mapping)
@@ -336,5 +349,7 @@ _FIELDS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "learning_rate": ("a number", _is_number),
     "loss_scale": ("a mapping", _is_mapping),
     "owners": ("a mapping of shapes", _are_shapes),
+    "variables": ("a mapping of shapes", _are_shapes),
+    "paths": ("a mapping of strings", _are_texts),
     SCALARS: ("a mapping", _is_mapping),
 }

@@ -1,6 +1,6 @@
 """The training state of a LossScaleOptimizer in its variables: given out and taken over, in every Keras generation."""
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import sys
 
@@ -214,16 +214,24 @@ def _in_order_of_keras_3(state: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def take_state(
-    optimizer: Any, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str], is_strict: bool = False
+    optimizer: Any,
+    state: TrainingState,
+    variables: Sequence[Any],
+    pairs: Mapping[str, str],
+    is_strict: bool = False,
+    check: Optional[Callable[[Transfer], None]] = None,
 ) -> Transfer:
     """Restore a training state into an optimizer, by the pairs of variable → its name in the state.
 
-    Everything is checked before anything changes; ``is_strict`` refuses a state that lacks something or has too much.
+    Everything is checked before anything changes; ``is_strict`` refuses a state that lacks something or has too much,
+    and ``check`` may refuse what it likes.
     """
     create_slots(optimizer, variables)
     plan = _plan(optimizer, state, slots_of(optimizer, variables), pairs)
     if is_strict:
         plan.require_complete()
+    if check is not None:
+        check(plan.transfer())
     set_pending_state(optimizer, None)
     plan.assign_all()
     _take_learning_rate(optimizer, state.learning_rate, plan)
@@ -233,7 +241,7 @@ def take_state(
     optimizer._monitor.counters.load(state.skips)
     if state.skips:
         plan.matched.append("skips")
-    return Transfer(plan.matched, plan.missing, plan.unused, plan.notes)
+    return plan.transfer()
 
 
 def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optional[Sequence[Any]]) -> None:
@@ -275,7 +283,18 @@ class _Plan:
         self.missing: List[str] = []
         self.unused: List[str] = []
         self.notes: List[str] = []
+        self.missing_slots: List[str] = []
         self._values: List[Tuple[Any, Any]] = []
+
+    def transfer(self) -> Transfer:
+        return Transfer(self.matched, self.missing, self.unused, self.notes, self.missing_slots)
+
+    def add_slot(self, owner: str, slot: str, variable: Any, value: Any) -> None:
+        """Plan to assign a slot."""
+        name = f"{owner}: {slot}"
+        self.add(name, variable, value)
+        if value is None:
+            self.missing_slots.append(name)
 
     def add(self, name: str, variable: Any, value: Any) -> None:
         """Plan to assign a value or a number; None if the state has none."""
@@ -315,7 +334,7 @@ def _plan(
             value = values.get(name)
             if value is not None and name == "momentum":
                 value = _convert_momentum(value, state, optimizer)
-            plan.add(f"{owner}: {name}", variable, value)
+            plan.add_slot(owner, name, variable, value)
     used = {(pairs.get(owner), name) for owner, each in owned.items() for name in each}
     plan.unused += [f"{owner}: {name}" for owner, each in given.items() for name in each if (owner, name) not in used]
     scalars = scalars_of(optimizer, slots)

@@ -28,6 +28,7 @@ from .._atomic import replacing
 
 if TYPE_CHECKING:
     from .._loaded_source import LoadedSource, ModelPayload
+    from .._matching import Matching
     from ..keras._optimizer_config import EncodedConfig
     from ..keras.target import ConversionTarget
     from ..optimizer_adapter import OptimizerFactory
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ConversionRequest",
     "Format",
+    "ModelInCode",
     "ResumeContext",
     "WholeModelFormat",
     "WritePlan",
@@ -77,6 +79,15 @@ class ConversionRequest(NamedTuple):
                 f"that skipped steps {_COUNTING[str(given)]} in iterations: with {self.target.keras} they "
                 f"{_COUNTING[str(native)]}"
             )
+
+
+class ModelInCode(NamedTuple):
+    """The model that a file is read for."""
+
+    match: "Callable[[TrainingState], Matching]"  # matches it with the variables of a training state
+    has_optimizer: bool = True  # whether the state of an optimizer is wanted
+    optimizer: Optional[str] = None  # the path of the optimizer in the file, as the caller says
+    root: Optional[str] = None  # the path of the model in the file, as the caller says
 
 
 class WritePlan(NamedTuple):
@@ -139,6 +150,10 @@ class Format:
             class_name: The class of the inner optimizer, if the caller knows it. A checkpoint does not store it.
         """
         raise NotImplementedError
+
+    def read_for(self, path: str, class_name: Optional[str], model: ModelInCode) -> "TrainingState":
+        """Return what a file holds of a model in code, where a file may hold several models and optimizers."""
+        return self.read(path, class_name)
 
     def resolve(self, path: str) -> str:
         """Return the path of the data, where a path may also be a folder that contains it."""
@@ -391,12 +406,13 @@ def known_titles(codecs: Optional[Sequence[Format]] = None) -> str:
     return ", ".join(codec.title for codec in codecs or formats())
 
 
-def read(path: Any, class_name: Optional[str] = None) -> "TrainingState":
+def read(path: Any, class_name: Optional[str] = None, model: Optional[ModelInCode] = None) -> "TrainingState":
     """Return what a file of any format holds.
 
     Args:
         path: A file, SavedModel or checkpoint.
         class_name: The class of the inner optimizer, if the caller knows it. A checkpoint does not store it.
+        model: The model to read, where a file may hold several.
 
     Raises:
         MissingFileError: There is nothing at the path.
@@ -405,4 +421,6 @@ def read(path: Any, class_name: Optional[str] = None) -> "TrainingState":
     codec = detect(path)
     if codec is None:
         raise UnreadableFileError(f"{path}: unknown format: {known_titles()} can be read")
+    if model is not None:
+        return codec.read_for(os.fspath(path), class_name, model)
     return codec.read(os.fspath(path), class_name)

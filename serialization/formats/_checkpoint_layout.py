@@ -1,7 +1,9 @@
 """The layout of a checkpoint: which nodes of its object graph are the model, the optimizer and its slots.
 
-It works for every version, and for the variables of SavedModels. Whatever names a program has given its objects, an
-object with iterations is an optimizer, and the rest is the model.
+It works for every version, and for the variables of SavedModels, whatever names a program has given its objects. An
+object with iterations and hyperparameters, slots or lists of variables is an optimizer. A checkpoint may have several
+optimizers and models: the object whose variables are those of the caller's model is the model, and the optimizer whose
+slots belong to these variables is its optimizer.
 """
 
 from typing import (
@@ -9,7 +11,6 @@ from typing import (
     Callable,
     Dict,
     FrozenSet,
-    Iterable,
     Iterator,
     List,
     Mapping,
@@ -26,7 +27,8 @@ import re
 import types
 
 from ...registry._documents import ADVANCE, HOLD
-from ...registry.errors import MissingFileError, UnreadableFileError
+from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
+from .._object_paths import CHECKPOINT, canonical, is_position
 from ..keras._slots import (
     class_of_parts,
     ending_part,
@@ -38,7 +40,8 @@ from ..keras._slots import (
 )
 from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile, profile_of_checkpoint
 from ..training_state import SKIPS, TOTAL, TrainingState, Value, Writer, complete_skips
-from ._object_graph import ObjectGraph
+from . import ModelInCode
+from ._object_graph import ObjectGraph, Slot
 
 OBJECT_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _INNER = ("base_optimizer", "inner_optimizer")  # up to 2.2, and from Keras 3 on
@@ -46,6 +49,9 @@ _ITERATIONS = ("iter", "_iterations", "iterations")
 _RATES = ("learning_rate", "_learning_rate")
 TRAINED = "_trainable_variables"  # the list of the model's variables in Keras 3's optimizers
 _HYPERS = frozenset({"beta_1", "beta_2", "decay", "momentum", "rho", "epsilon", "initial_accumulator_value"})
+_LISTS = ("_variables", "_index_dict", "_momentums", "_velocities", TRAINED)  # children that only optimizers have
+_DEPTH = 2  # of a model below the root of a checkpoint
+_MOST_CANDIDATES = 100
 _NOT_SCALARS = _HYPERS | {"_current_learning_rate", SKIPPED_STEPS_CHILD}
 # children of a model that are not layers
 _NOT_LAYERS = frozenset({"keras_api", "signatures", "save_counter"}).union(
@@ -64,36 +70,45 @@ class Layout(NamedTuple):
     graph: ObjectGraph
     value: Callable[[str], Value]  # by key
     owners: Dict[int, str]  # node of a model variable → owner
+    optimizers: int  # how many there are
     optimizer: Optional[int] = None  # its node, if there is one; the following are about it
     parts: FrozenSet[int] = frozenset()  # all of its nodes
     hypers: Mapping[str, Value] = types.MappingProxyType({})  # hyperparameters that are variables in legacy ones
     profile: Optional[KerasProfile] = None  # the Keras generation that wrote it, as far as its children tell
 
 
-def layout_of(path: str, class_name: Optional[str] = None) -> Layout:
-    """Return what a checkpoint holds, and where."""
+def layout_of(path: str, class_name: Optional[str] = None, model: Optional[ModelInCode] = None) -> Layout:
+    """Return what a checkpoint holds, and where.
+
+    Args:
+        path: The prefix of its files, its ``.index`` file or its folder.
+        class_name: The class of the inner optimizer, which a checkpoint does not store.
+        model: The model to read; default: everything but the optimizers.
+    """
     checkpoint = _Checkpoint(prefix_of(path))
     try:
-        return _layout(checkpoint, class_name)
+        return _layout(checkpoint, class_name, model)
     except UnreadableFileError:
+        raise
+    except (AmbiguousMatchError, ArgumentError):
         raise
     except (ValueError, TypeError, OverflowError) as error:  # such as text instead of a number
         raise checkpoint.corrupt(error) from error
 
 
-def _layout(checkpoint: "_Checkpoint", class_name: Optional[str]) -> Layout:
-    reading = _Reading(checkpoint, TrainingState(Writer("checkpoint")), class_name)
-    layout = Layout(reading.state, checkpoint.graph, checkpoint.value, reading.owners)
-    optimizer = reading.find_optimizer()
+def _layout(checkpoint: "_Checkpoint", class_name: Optional[str], model: Optional[ModelInCode]) -> Layout:
+    parts = _Parts(checkpoint, class_name)
+    root, optimizer = parts.first() if model is None else parts.chosen_for(model)
+    reading = parts.reading(root, optimizer)
+    reading.take()
+    layout = Layout(reading.state, checkpoint.graph, checkpoint.value, reading.owners, len(parts.optimizers))
     if optimizer is None:
-        reading.take_variables(set(), [])
         return layout
-    parts, inner = reading.take(optimizer), reading.inner(optimizer)
-    children = checkpoint.graph.nodes[inner].children
+    children = checkpoint.graph.nodes[reading.inner].children
     return layout._replace(
         optimizer=optimizer,
-        parts=frozenset(parts),
-        hypers={name: value for name, value in reading.numbers(inner).items() if name in _HYPERS},
+        parts=frozenset(parts.nodes_of(optimizer)),
+        hypers={name: value for name, value in reading.numbers(reading.inner).items() if name in _HYPERS},
         profile=profile_of_checkpoint(children),
     )
 
@@ -167,65 +182,233 @@ class _Checkpoint:
         return UnreadableFileError(f"{self.prefix}: not a readable checkpoint, or truncated: {reason}")
 
 
-class _Reading:
-    """The conversion of one checkpoint to a training state."""
+class _Parts:
+    """The optimizers of a checkpoint, and the objects that may be the model."""
 
-    def __init__(self, checkpoint: _Checkpoint, state: TrainingState, class_name: Optional[str]) -> None:
+    def __init__(self, checkpoint: _Checkpoint, class_name: Optional[str]) -> None:
+        self._checkpoint = checkpoint
+        self._graph = checkpoint.graph
+        self._class_name = class_name
+        self.optimizers = self._find_optimizers()  # node → path
+        self._nodes = {node_id: self.nodes_of(node_id) for node_id in self.optimizers}
+
+    def _find_optimizers(self) -> Dict[int, str]:
+        found: Dict[int, str] = {}
+        inside: Set[int] = set()
+        for node_id, path in self._graph.breadth_first():
+            if node_id not in inside and self._is_optimizer(node_id):
+                found[node_id] = "/".join(path)
+                inside.update(each for each, _ in self._graph.walk(node_id, frozenset({TRAINED})))
+        return found
+
+    def _is_optimizer(self, node_id: int) -> bool:
+        children = self._graph.nodes[node_id].children
+        holders = [node_id, *(children[name] for name in _INNER if name in children)]
+        if any(self._has_iterations(holder) and self._has_settings(holder, node_id) for holder in holders):
+            return True
+        # an optimizer that has not taken a step has no iterations
+        has_numbers = "loss_scale" in children and bool(_numbers(self._checkpoint, children["loss_scale"]))
+        return "loss_scale" in children and ("base_optimizer" in children or has_numbers)
+
+    def _has_iterations(self, node_id: int) -> bool:
+        found = (self._value(self._graph.child(node_id, name)) for name in _ITERATIONS)
+        return any(value is not None and value.shape == () and value.dtype == "int64" for value in found)
+
+    def _has_settings(self, node_id: int, outer: int) -> bool:
+        """Return whether a node with iterations has more of an optimizer, and nothing of a model."""
+        children = self._graph.nodes[node_id].children
+        if self._graph.nodes[node_id].slots or outer != node_id or "loss_scale" in children:
+            return True
+        if not any(name in children for name in (*_HYPERS, *_RATES, *_LISTS)):
+            return False
+        return all(name in _LISTS or self._is_list(child) for name, child in children.items())
+
+    def _is_list(self, node_id: int) -> bool:
+        """Return whether a node is a variable, a list of variables or without children, as those of optimizers are."""
+        children = self._graph.nodes[node_id].children
+        return all(not self._graph.nodes[child].children for child in children.values())
+
+    def nodes_of(self, optimizer: int) -> Set[int]:
+        """Return all nodes of an optimizer, without the model variables that it lists."""
+        nodes = {node_id for node_id, _ in self._graph.walk(optimizer, frozenset({TRAINED}))}
+        slots = {slot.node_id for node_id in nodes for slot in self._graph.nodes[node_id].slots}
+        return (nodes | slots) - set(self._trained(optimizer))
+
+    def _trained(self, optimizer: int) -> List[int]:
+        return self._graph.listed(self._graph.child(inner_of(self._graph, optimizer), TRAINED))
+
+    def reading(self, root: int, optimizer: Optional[int]) -> "_Reading":
+        """Return the conversion of a model and its optimizer to a training state."""
+        closed = {node_id for nodes in self._nodes.values() for node_id in nodes}
+        trained = [] if optimizer is None else self._trained(optimizer)
+        return _Reading(self._checkpoint, self._class_name, root, optimizer, trained, closed)
+
+    def first(self) -> Tuple[int, Optional[int]]:
+        """Return the root and the first optimizer; of several, that of the root if it is a model."""
+        own = self._graph.child(0, "optimizer")
+        return 0, own if own in self.optimizers else next(iter(self.optimizers), None)
+
+    # The model of the caller
+
+    def chosen_for(self, model: ModelInCode) -> Tuple[int, Optional[int]]:
+        """Return the object that is the model, and its optimizer.
+
+        Raises:
+            AmbiguousMatchError: Several objects fit.
+        """
+        optimizers = self._wanted(model.optimizer)
+        fits: Dict[FrozenSet[int], Tuple[Tuple[int, int, int], int]] = {}
+        for root in self._candidates(model.root):
+            for optimizer in [*optimizers, None] if model.optimizer is None else optimizers:
+                reading = self.reading(root, optimizer)
+                reading.take_variables()
+                if not reading.owners or (optimizer is not None and not reading.owns_something()):
+                    continue
+                matching = model.match(reading.state)
+                by_path = sum(rule == "path" for rule in matching.rules.values())
+                rank = (len(matching.missing), len(matching.unused), -by_path)
+                nodes = frozenset(reading.owners)
+                fits[nodes] = min(fits.get(nodes, (rank, root)), (rank, root))
+        if not fits:
+            return 0, self._only(optimizers, model)
+        best = min(rank[:2] for rank, _ in fits.values())
+        roots = [root for rank, root in fits.values() if rank[:2] == best]
+        if len(roots) > 1 and best[0] == 0:
+            paths = {node_id: "/".join(path) for node_id, path in self._graph.breadth_first()}
+            raise AmbiguousMatchError(
+                f"{self._checkpoint.prefix}: {len(roots)} models in the checkpoint fit: "
+                f"{', '.join(sorted(paths[root] for root in roots))}. Name the optimizer of the one you mean, with "
+                f"optimizer=, one of {', '.join(self.optimizers.values()) or 'none'}; or give mapping="
+                "{path in the checkpoint: model}"
+            )
+        return roots[0], self._optimizer_of(roots[0], optimizers, model)
+
+    def _wanted(self, name: Optional[str]) -> List[int]:
+        if name is None:
+            return list(self.optimizers)
+        found = [node_id for node_id, path in self.optimizers.items() if path == name]
+        if not found:
+            raise ArgumentError(
+                f"{self._checkpoint.prefix}: " + unknown("optimizer", name, list(self.optimizers.values()))
+            )
+        return found
+
+    def _candidates(self, name: Optional[str]) -> List[int]:
+        """Return the root and the objects near it that may be a model, or the one at a path."""
+        closed = {node_id for nodes in self._nodes.values() for node_id in nodes}
+        if name is not None:
+            found = [node_id for node_id, path in self._graph.breadth_first() if "/".join(path) == name]
+            if not found:
+                raise ArgumentError(f"{self._checkpoint.prefix}: no object at {name!r} in the checkpoint")
+            return found
+        found = [
+            node_id
+            for node_id, path in self._graph.breadth_first()
+            if len(path) <= _DEPTH and node_id not in closed and not any(map(is_position, path))
+        ]
+        return [node_id for node_id in found if self._graph.nodes[node_id].children][:_MOST_CANDIDATES]
+
+    def _optimizer_of(self, root: int, optimizers: List[int], model: ModelInCode) -> Optional[int]:
+        """Return the optimizer whose slots belong to the variables of a model."""
+        own = self._graph.child(root, "optimizer")
+        if own in optimizers:
+            return own
+        readings = {optimizer: self.reading(root, optimizer) for optimizer in optimizers}
+        for reading in readings.values():
+            reading.take_variables()
+        owning = [optimizer for optimizer, reading in readings.items() if reading.owns_something()]
+        if len(owning) == 1:
+            return owning[0]
+        return self._only([each for each in optimizers if not readings[each].has_slots()] or owning, model)
+
+    def _only(self, optimizers: List[int], model: ModelInCode) -> Optional[int]:
+        """Return the only optimizer, which may have no slots.
+
+        Raises:
+            AmbiguousMatchError: There are several.
+        """
+        if len(optimizers) > 1 and model.has_optimizer:
+            names = ", ".join(self.optimizers[each] for each in optimizers)
+            raise AmbiguousMatchError(
+                f"{self._checkpoint.prefix}: the checkpoint has several optimizers that may be the model's: {names}. "
+                "Name one with optimizer="
+            )
+        is_only_one = len(optimizers) == 1 and (len(self.optimizers) == 1 or model.optimizer is not None)
+        return optimizers[0] if is_only_one else None
+
+    def _value(self, node_id: Optional[int]) -> Optional[Value]:
+        return _value(self._checkpoint, node_id)
+
+
+def inner_of(graph: ObjectGraph, optimizer: int) -> int:
+    """Return the node of the inner optimizer's variables: from TF 2.3 to Keras 2's end, the optimizer itself."""
+    for name in _INNER:
+        child = graph.child(optimizer, name)
+        if child is not None and graph.nodes[child].children:  # from TF 2.3 on base_optimizer exists and is empty
+            return child
+    return optimizer
+
+
+def _value(checkpoint: _Checkpoint, node_id: Optional[int]) -> Optional[Value]:
+    key = None if node_id is None else checkpoint.graph.nodes[node_id].key
+    return None if key is None else checkpoint.value(key)
+
+
+def _numbers(checkpoint: _Checkpoint, node_id: int) -> Dict[str, Value]:
+    """Return the scalar variables of a node, by name."""
+    values = {name: _value(checkpoint, child) for name, child in checkpoint.graph.nodes[node_id].children.items()}
+    return {name: value for name, value in values.items() if value is not None and value.shape == ()}
+
+
+class _Reading:
+    """The conversion of one model in a checkpoint, and its optimizer, to a training state."""
+
+    def __init__(
+        self,
+        checkpoint: _Checkpoint,
+        class_name: Optional[str],
+        root: int,
+        optimizer: Optional[int],
+        trained: List[int],
+        closed: Set[int],
+    ) -> None:
         self.checkpoint = checkpoint
         self.graph = checkpoint.graph
-        self.state = state
+        self.state = TrainingState(Writer("checkpoint"))
         self.class_name = class_name
         self.owners: Dict[int, str] = {}  # node of a model variable → owner
+        self.inner = -1 if optimizer is None else inner_of(self.graph, optimizer)
+        self._root = root
+        self._optimizer = optimizer
+        self._trained = trained
+        self._closed = closed  # the nodes of all optimizers
 
-    def take(self, optimizer: int) -> Set[int]:
-        """Take everything; return the nodes of the optimizer."""
-        inner = self.inner(optimizer)
-        trained = self.graph.listed(self.graph.child(inner, TRAINED))
-        parts = self._parts_of(optimizer, trained)
-        self.take_variables(parts, trained)
-        self._take_loss_scale(optimizer, inner)
-        self._take_scalars(inner)
-        self._take_slots(optimizer, inner, trained)
-        self._take_skipped_steps(optimizer, inner)
-        return parts
+    def take(self) -> None:
+        """Take everything."""
+        self.take_variables()
+        if self._optimizer is not None:
+            self._take_loss_scale(self._optimizer, self.inner)
+            self._take_scalars(self.inner)
+            self._take_slots(self._optimizer, self.inner, self._trained)
+            self._take_skipped_steps(self._optimizer, self.inner)
 
     # The optimizer
 
-    def find_optimizer(self) -> Optional[int]:
-        found: Dict[int, Tuple[str, ...]] = {}
-        inside: Set[int] = set()
-        for node_id, path in self.graph.breadth_first():
-            if node_id not in inside and self._is_optimizer(node_id):
-                found[node_id] = path
-                inside.update(
-                    child for child in map(self.graph.nodes[node_id].children.get, _INNER) if child is not None
-                )
-        if len(found) > 1:
-            names = ", ".join("/".join(path) for path in found.values())
-            self.state.notes.append(f"The checkpoint has {len(found)} optimizers ({names}); the first one is read.")
-        return next(iter(found), None)
+    def has_slots(self) -> bool:
+        """Return whether the optimizer tells which variables are its own."""
+        return bool(self._trained or self._slot_nodes() or self._variables_in_lists(self.inner))
 
-    def _is_optimizer(self, node_id: int) -> bool:
-        children = self.graph.nodes[node_id].children
-        holders = [node_id, *(children[name] for name in _INNER if name in children)]
-        if any(self._is_counter(self.graph.child(holder, name)) for holder in holders for name in _ITERATIONS):
+    def owns_something(self) -> bool:
+        """Return whether the optimizer has a slot of a variable of the model, or lists one."""
+        if any(node_id in self.owners for node_id in [*self._trained, *(slot.owner for slot in self._slot_nodes())]):
             return True
-        # an optimizer that has not taken a step has no iterations
-        return "loss_scale" in children and ("base_optimizer" in children or bool(self.numbers(children["loss_scale"])))
+        if self._trained or not self.owners:
+            return False
+        return any(slots_by_name(self._variables_in_lists(self.inner), self.class_name, list(self.state.variables)))
 
-    def _is_counter(self, node_id: Optional[int]) -> bool:
-        value = self._value(node_id)
-        return value is not None and value.shape == () and value.dtype == "int64"
-
-    def inner(self, optimizer: int) -> int:
-        """Return the node of the inner optimizer's variables: from TF 2.3 to Keras 2's end, the optimizer itself."""
-        for name in _INNER:
-            child = self.graph.child(optimizer, name)
-            if (
-                child is not None and self.graph.nodes[child].children
-            ):  # from TF 2.3 on base_optimizer exists and is empty
-                return child
-        return optimizer
+    def _slot_nodes(self) -> List[Slot]:
+        nodes = [] if self._optimizer is None else [self.inner, self._optimizer]
+        return [slot for node_id in dict.fromkeys(nodes) for slot in self.graph.nodes[node_id].slots]
 
     def _profile(self, inner: int) -> Optional[KerasProfile]:
         return profile_of_checkpoint(self.graph.nodes[inner].children)
@@ -242,8 +425,7 @@ class _Reading:
 
     def numbers(self, node_id: int) -> Dict[str, Value]:
         """Return the scalar variables of a node, by name."""
-        values = {name: self._value(child) for name, child in self.graph.nodes[node_id].children.items()}
-        return {name: value for name, value in values.items() if value is not None and value.shape == ()}
+        return _numbers(self.checkpoint, node_id)
 
     def _take_scalars(self, inner: int) -> None:
         for name, value in self.numbers(inner).items():
@@ -268,9 +450,8 @@ class _Reading:
     # Slots
 
     def _take_slots(self, optimizer: int, inner: int, trained: List[int]) -> None:
-        for node_id in dict.fromkeys([inner, optimizer]):
-            for slot in self.graph.nodes[node_id].slots:
-                self._take_slot(self.owners.get(slot.owner), slot.name, slot.node_id)
+        for slot in self._slot_nodes():
+            self._take_slot(self.owners.get(slot.owner), slot.name, slot.node_id)
         names = self._variables_in_lists(inner)
         if trained:
             of_trained = slots_of_trained(list(names.items()), len(trained), self.class_name)
@@ -311,33 +492,56 @@ class _Reading:
 
     # The model
 
-    def _parts_of(self, optimizer: int, trained: Iterable[int]) -> Set[int]:
-        """Return all nodes of an optimizer, without the model variables that it lists."""
-        parts = {node_id for node_id, _ in self.graph.walk(optimizer, frozenset({TRAINED}))}
-        slots = {slot.node_id for node_id in parts for slot in self.graph.nodes[node_id].slots}
-        return (parts | slots) - set(trained)
-
-    def take_variables(self, others: Set[int], trained: List[int]) -> None:
-        """Take the variables of the model: all that are not the optimizer's, in the order of the layers."""
-        paths = self._paths(_NOT_LAYERS | _REPEATED, others) or self._paths(_NOT_LAYERS, others)
-        paths = self._with_trained(paths, trained)
+    def take_variables(self) -> None:
+        """Take all variables below the model's node that are not an optimizer's, in the order of the layers."""
+        paths = self._paths(_NOT_LAYERS | _REPEATED) or self._paths(_NOT_LAYERS)
+        paths = self._with_trained(paths)
+        attributes = self._attribute_paths()
         for node_id, owner in self._named(paths).items():
             value = self._value(node_id)
             if value is not None:
                 self.owners[node_id] = owner
                 self.state.variables[owner] = value
+                if node_id in attributes:
+                    self.state.paths[owner] = attributes[node_id]
+        self.state.path_kind = CHECKPOINT
 
-    def _with_trained(self, paths: Dict[int, Tuple[str, ...]], trained: List[int]) -> Dict[int, Tuple[str, ...]]:
+    def _paths(self, unnamed: FrozenSet[str]) -> Dict[int, Tuple[str, ...]]:
+        found = self.graph.walk(self._root, unnamed, self._closed)
+        return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
+
+    def _attribute_paths(self) -> Dict[int, str]:
+        """Return the paths of variables, without those that number layers."""
+        found: Dict[int, str] = {}
+        seen = {self._root, *self._closed}
+        level: List[Tuple[int, Tuple[str, ...]]] = [(self._root, ())]
+        while level:
+            following = []
+            for node_id, path in level:
+                if self.graph.nodes[node_id].key is not None:
+                    found[node_id] = canonical(path)
+                for name, child in sorted(self.graph.nodes[node_id].children.items()):
+                    if child not in seen and not is_position(name) and name not in _NOT_LAYERS:
+                        seen.add(child)
+                        following.append((child, (*path, name)))
+            level = following
+        return found
+
+    def _with_trained(self, paths: Dict[int, Tuple[str, ...]]) -> Dict[int, Tuple[str, ...]]:
         """Add variables that only the optimizer lists: Keras 3's models do not track layers in Python lists."""
-        untracked = {node_id: ("variable", str(index)) for index, node_id in enumerate(trained) if node_id not in paths}
-        if untracked and paths.keys() <= set(trained):
-            return {node_id: paths.get(node_id, untracked.get(node_id, ())) for node_id in trained}
+        tracked = {node_id for node_id, _ in self.graph.walk(0, frozenset({TRAINED}), self._closed)}
+        untracked = {
+            node_id: ("variable", str(index))
+            for index, node_id in enumerate(self._trained)
+            if node_id not in tracked and node_id not in paths
+        }
         self.state.is_ordered = not untracked
         return {**paths, **untracked}
 
     def _named(self, paths: Mapping[int, Tuple[str, ...]]) -> Dict[int, str]:
-        """Return owners: the names of the variables if they differ, or else each object's path and a number."""
+        """Return owners: the names of the variables if they differ, or else each object's path."""
         names = {node_id: self.graph.nodes[node_id].full_name for node_id in paths}
+        names.update({node_id: name for node_id, name in self._names_in_slots().items() if node_id in names})
         if all(names.values()) and len(set(names.values())) == len(names):
             return names
         counts: Dict[Tuple[str, ...], int] = {}
@@ -346,13 +550,24 @@ class _Reading:
             names[node_id] = "/".join((*path[:-1], str(number)))
         return names
 
-    def _paths(self, unnamed: FrozenSet[str], others: Set[int]) -> Dict[int, Tuple[str, ...]]:
-        found = self.graph.walk(0, unnamed, others)
-        return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
+    def _names_in_slots(self) -> Dict[int, str]:
+        """Return the whole names of variables by the names of Keras 3's slots.
+
+        A variable has the name ``net/kernel`` in a checkpoint, and its slots ``net_dense_1_kernel_momentum``: so it is
+        ``net/dense_1/kernel``.
+        """
+        starts = _starts_of_slots(list(self._variables_in_lists(self.inner).items()), len(self._trained))
+        found = {}
+        for node_id, start in zip(self._trained, starts):
+            scope, _, leaf = self.graph.nodes[node_id].full_name.rpartition("/")
+            before, after = scope.replace("/", "_") + "_" if scope else "", f"_{leaf}_"
+            if start.startswith(before) and start.endswith(after) and len(before) < len(start) - len(after):
+                parts = (scope, start[len(before) : -len(after)], leaf)
+                found[node_id] = "/".join(part for part in parts if part)
+        return found
 
     def _value(self, node_id: Optional[int]) -> Optional[Value]:
-        key = None if node_id is None else self.graph.nodes[node_id].key
-        return None if key is None else self.checkpoint.value(key)
+        return _value(self.checkpoint, node_id)
 
 
 def slots_by_name(
@@ -374,22 +589,30 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
     Keras 3 creates slots variable by variable, in order, and names them after the variable's path and the slot. The
     path is not in a checkpoint, but it is the same in all slots of a variable.
     """
-    split = []
-    for node_id, name in names:
-        last, part = name.split("/")[-1], ending_part(name)  # the scopes before the last part differ
-        if part is not None:
-            split.append((node_id, last[: -len(part)], part))
+    split = _split_slot_names(names)
     class_name = class_name or class_of_parts([part for _, _, part in split])
-    by_part: Dict[str, List[str]] = {}
-    for _, start, part in split:
-        by_part.setdefault(part, []).append(start)
-    # a slot that every variable has tells their order
-    whole = next((starts for starts in by_part.values() if len(starts) == count == len(set(starts))), None)
-    if whole is None:
-        return {}
-    index = {start: position for position, start in enumerate(whole)}
+    index = {start: position for position, start in enumerate(_starts_of_slots(names, count))}
     return {
         node_id: (index[start], slot_of_part(part, class_name) or part)
         for node_id, start, part in split
         if start in index
     }
+
+
+def _split_slot_names(names: List[Tuple[int, str]]) -> List[Tuple[int, str, str]]:
+    """Return node, what stands before the slot's part, and the part, for names of Keras 3's slots."""
+    found = []
+    for node_id, name in names:
+        last, part = name.split("/")[-1], ending_part(name)  # the scopes before the last part differ
+        if part is not None:
+            found.append((node_id, last[: -len(part)], part))
+    return found
+
+
+def _starts_of_slots(names: List[Tuple[int, str]], count: int) -> List[str]:
+    """Return what the names of a variable's slots begin with, in the order of the trained variables; or nothing."""
+    by_part: Dict[str, List[str]] = {}
+    for _, start, part in _split_slot_names(names):
+        by_part.setdefault(part, []).append(start)
+    # a slot that every variable has tells their order
+    return next((starts for starts in by_part.values() if len(starts) == count == len(set(starts))), [])

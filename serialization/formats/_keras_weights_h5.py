@@ -12,6 +12,7 @@ import re
 import h5py
 
 from .. import _untrusted_hdf5
+from .._object_paths import KERAS
 from .._untrusted_hdf5 import H5
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
@@ -40,8 +41,12 @@ def has_layout(file: Any) -> bool:
 
 def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Mapping[str, Any]]) -> None:
     """Take the variables of model and optimizer; the names of layers come from the model's configuration."""
-    for owner, value in _Walk(state, source).of_object(file, model_config, ()):
-        state.variables[_unique(owner, state.variables)] = value
+    has_names = bool(_layer_configs(model_config))
+    for owner, path, value in _Walk(state, source).of_object(file, model_config, ()):
+        name = _unique(owner, state.variables)
+        state.variables[name] = value
+        if not has_names:
+            state.paths[name], state.path_kind = path, KERAS
     _take_optimizer(state, source, file)
 
 
@@ -55,12 +60,12 @@ class _Walk:
 
     def of_object(
         self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...]
-    ) -> Iterator[Tuple[str, Value]]:
-        """Yield the variables of a layer or model, then those of the layers in it."""
+    ) -> Iterator[Tuple[str, str, Value]]:
+        """Yield owner, path and value of the variables of a layer or model, then those of the layers in it."""
         if not self._visited.add(group):
             raise ValueError(f"{group.name} has several names")
         for name, value in _numbered(self._source, _untrusted_hdf5.subgroup(group, "vars")):
-            yield "/".join((*path, name)), value
+            yield "/".join((*path, name)), f"{group.name}/vars/{name}".lstrip("/"), value
         children = sorted((name for name in _subgroups(group) if name not in _NOT_LAYERS), key=_attribute_order)
         self._require_order([name for name in children if name not in _ATTRIBUTES and _has_arrays(group, name)])
         for child in children:
@@ -74,8 +79,8 @@ class _Walk:
 
     def _of_container(
         self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...]
-    ) -> Iterator[Tuple[str, Value]]:
-        """Yield the variables of a model's layers."""
+    ) -> Iterator[Tuple[str, str, Value]]:
+        """Yield the same for a model's layers."""
         configs = _layer_configs(config)
         groups = _groups_of_layers(group, configs)
         if groups is None:

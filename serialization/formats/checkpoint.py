@@ -12,7 +12,7 @@ import os
 from .._atomic import replacing_checkpoint
 from .._loaded_source import LoadedSource
 from ..training_state import TrainingState
-from . import ConversionRequest, Format, ResumeContext, WritePlan, _checkpoint_rewriter
+from . import ConversionRequest, Format, ModelInCode, ResumeContext, WritePlan, _checkpoint_rewriter
 from ._checkpoint_layout import layout_of, prefix_of, tensorflow_for
 
 
@@ -44,6 +44,9 @@ class CheckpointFormat(Format):
 
     def read(self, path: str, class_name: Optional[str] = None) -> TrainingState:
         return read(path, class_name)
+
+    def read_for(self, path: str, class_name: Optional[str], model: ModelInCode) -> TrainingState:
+        return layout_of(path, class_name, model).state
 
     def resolve(self, path: str) -> str:
         return prefix_of(path)

@@ -161,3 +161,13 @@ def test_models_in_models_match_by_the_order_of_all_variables():
     model = {"d/kernel": (2, 2), "inner/e/kernel": (2, 2), "inner/e/bias": (2,)}
     file = {"d/0": (2, 2), "e/0": (2, 2), "e/1": (2,)}
     assert match_owners(model, file).pairs == dict(zip(model, file))
+
+
+def test_layers_inside_a_layer_match_by_their_order_if_the_file_names_attributes():
+    """.keras files of Keras 2 name the attributes of an attention layer, the model its layers."""
+    inside = ("query", "key", "value", "attention_output")
+    model = {f"att/{name}/{leaf}": (2, 2) for name in inside for leaf in ("kernel", "bias")}
+    inside = ("_query_dense", "_key_dense", "_value_dense", "_output_dense")
+    file = {f"att/{name}/{number}": (2, 2) for name in inside for number in range(2)}
+    assert match_owners(model, file).pairs == dict(zip(model, file))
+    assert match_owners(model, file, is_ordered=False).pairs == {}

@@ -1,0 +1,151 @@
+"""The attributes that lead from a model in code to its variables, as files name them.
+
+Layers that a subclassed model has in attributes, lists and dictionaries are often named by Keras, with numbers that
+depend on what the process has built before. The attributes do not.
+"""
+
+from typing import Any, Dict, Iterator, List, Tuple
+
+import contextlib
+import importlib
+import os
+import tempfile
+
+import h5py
+import numpy as np
+
+from ._variables import owners_of
+
+CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
+# children of models that number layers, or list what is reached by other attributes, too
+_POSITIONS = ("layer-", "layer_with_weights-", "keras_api", "_operations", "_functional", "_layers", "_self_tracked")
+_SAVE = "save_own_variables"
+
+
+def object_paths(model: Any, kind: str) -> Dict[str, str]:
+    """Return owner → path for the variables of a model; empty if the installed Keras has no such paths."""
+    if kind == CHECKPOINT:
+        return checkpoint_paths(model)
+    return keras_paths(model) if kind == KERAS else {}
+
+
+def canonical(names: Tuple[str, ...]) -> str:
+    """Return a path as one string; some versions put an underscore before a name."""
+    return "/".join(name.lstrip("_") or name for name in names)
+
+
+def is_position(name: str) -> bool:
+    """Return whether the name of a child in a checkpoint is a position among the layers of a model."""
+    return name.startswith(_POSITIONS)
+
+
+def checkpoint_paths(model: Any) -> Dict[str, str]:
+    """Return the paths that a checkpoint of the model has, without those that number layers."""
+    owners = {id(_tensor(each)): owner for owner, each in zip(owners_of(model.weights), model.weights)}
+    found: Dict[str, str] = {}
+    seen = {id(model)}
+    level: List[Tuple[Any, Tuple[str, ...]]] = [(model, ())]
+    while level:
+        following = []
+        for each, path in level:
+            owner = owners.get(id(_tensor(each)))
+            if owner is not None:
+                found.setdefault(owner, canonical(path))
+                continue
+            for name, child in _children(each):
+                if id(child) not in seen and not is_position(name):
+                    seen.add(id(child))
+                    following.append((child, (*path, name)))
+        level = following
+    return found
+
+
+def _children(trackable: Any) -> List[Tuple[str, Any]]:
+    """Return the children that a checkpoint of an object has, without optimizers."""
+    tf = importlib.import_module("tensorflow")
+    if hasattr(tf.Module, "_trackable_children"):
+        children = trackable._trackable_children().items() if hasattr(trackable, "_trackable_children") else ()
+    else:  # up to TF 2.8
+        children = getattr(trackable, "_checkpoint_dependencies", ())
+    return sorted(((name, child) for name, child in children if not hasattr(child, "apply_gradients")), key=_first)
+
+
+def _first(child: Tuple[str, Any]) -> str:
+    return child[0]
+
+
+def _tensor(variable: Any) -> Any:
+    """Return the TensorFlow variable in a variable of Keras 3, or the object itself."""
+    value = getattr(variable, "_value", None)
+    return value if hasattr(variable, "path") and value is not None else variable
+
+
+def has_layer_names(model: Any) -> bool:
+    """Return whether the configuration of a model lists its layers: it is Functional or Sequential."""
+    return getattr(model, "_is_graph_network", None) or hasattr(model, "operations") or hasattr(model, "_functional")
+
+
+def keras_paths(model: Any) -> Dict[str, str]:
+    """Return the paths that a ``.weights.h5`` file of the model has.
+
+    The installed Keras writes such a file, in which every variable is replaced by its index.
+    """
+    owners = dict(zip(map(id, model.weights), owners_of(model.weights)))
+    indices = {id(each): index for index, each in enumerate(model.weights)}
+    names = list(owners.values())
+    with tempfile.TemporaryDirectory() as folder, _saving_indices(model, indices):
+        path = os.path.join(folder, "indices.weights.h5")
+        try:
+            model.save_weights(path)
+            with h5py.File(path, "r") as file:
+                found = dict(_indices_in(file, ""))
+        except Exception:  # the installed Keras has no such files, or cannot write them for this model
+            return {}
+    return {names[index]: path for path, index in found.items() if 0 <= index < len(names)}
+
+
+def _indices_in(group: Any, path: str) -> Iterator[Tuple[str, int]]:
+    for name, member in group.items():
+        if isinstance(member, h5py.Group):
+            yield from _indices_in(member, f"{path}{name}/")
+        elif member.shape == () and member.dtype.kind == "i":
+            yield f"{path}{name}", int(member[()])
+
+
+@contextlib.contextmanager
+def _saving_indices(model: Any, indices: Dict[int, int]) -> Iterator[None]:
+    """Make all objects of a model save the indices of their variables instead of the values."""
+    optimizer = getattr(model, "optimizer", None)
+    patched = [*_layers_in(model), *([] if optimizer is None else [optimizer, *_inner(optimizer)])]
+
+    def saving(each: Any) -> Any:
+        own: List[Any] = []
+        for names in (
+            ("_trainable_variables", "_trainable_weights"),
+            ("_non_trainable_variables", "_non_trainable_weights"),
+        ):
+            own += next((list(vars(each)[name]) for name in names if name in vars(each)), [])
+
+        def save(store: Any) -> None:
+            for number, variable in enumerate(own):
+                if id(variable) in indices:
+                    store[str(number)] = np.int64(indices[id(variable)])
+
+        return save
+
+    try:
+        for each in patched:
+            vars(each)[_SAVE] = saving(each)  # not setattr, with which Keras would track it
+        yield
+    finally:
+        for each in patched:
+            vars(each).pop(_SAVE, None)
+
+
+def _layers_in(layer: Any) -> List[Any]:
+    return list(layer._flatten_layers()) if hasattr(layer, "_flatten_layers") else [layer]
+
+
+def _inner(optimizer: Any) -> List[Any]:
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return [] if inner is None else [inner]
