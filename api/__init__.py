@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .optimizer import convert_folder as convert_folder
     from .optimizer import custom_objects as custom_objects
     from .optimizer import load_model as load_model
+    from .optimizer import restore as restore
+    from .optimizer import save_model as save_model
     from .optimizer.build import build as build
     from .registry import AmbiguousMatchError as AmbiguousMatchError
     from .registry import ArgumentError as ArgumentError
@@ -66,9 +68,7 @@ if TYPE_CHECKING:
     from .serialization import RestoreReport as RestoreReport
     from .serialization import inspect as inspect
     from .serialization import read_state as read_state
-    from .serialization import save_model as save_model
     from .serialization import save_state as save_state
-    from .serialization.restore import restore as restore
     from .simulation import Recommendation as Recommendation
     from .simulation import Simulation as Simulation
     from .simulation import Trace as Trace
@@ -101,6 +101,8 @@ _ROOMS = {
         "convert_folder",
         "custom_objects",
         "load_model",
+        "restore",
+        "save_model",
     ),
     "registry": (
         "AmbiguousMatchError",
@@ -143,8 +145,6 @@ _ROOMS = {
         "RestoreReport",
         "inspect",
         "read_state",
-        "restore",
-        "save_model",
         "save_state",
     ),
     "simulation": (

@@ -8,6 +8,8 @@ from .build import build as build
 from .models import convert as convert
 from .models import convert_folder as convert_folder
 from .models import load_model as load_model
+from .models import restore as restore
+from .models import save_model as save_model
 
 if TYPE_CHECKING:
     from ._keras.config_objects import custom_objects as custom_objects
@@ -26,6 +28,8 @@ __all__ = [
     "convert_folder",
     "custom_objects",
     "load_model",
+    "restore",
+    "save_model",
 ]
 
 

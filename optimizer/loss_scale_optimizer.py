@@ -2,6 +2,7 @@
 
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import dataclasses
 import threading
 
 import tensorflow as tf
@@ -463,7 +464,15 @@ class LossScaleOptimizer:
     # Training state in files: the interface of ``serialization.optimizer_adapter``
 
     def _give_state(self) -> TrainingState:
-        return state_transfer.give_state(self)
+        state = state_transfer.give_state(self)
+        return dataclasses.replace(state, skipped_steps=self.skipped_steps, skips=self._monitor.counters.state())
+
+    def _take_skips(self, state: TrainingState) -> List[str]:
+        """Take what a state tells about skipped steps; return the names of what was taken."""
+        if state.skipped_steps is not None:
+            self.skipped_steps = state.skipped_steps
+        self._monitor.counters.load(state.skips)
+        return [name for name in ("skipped_steps", "skips") if getattr(state, name)]
 
     def _take_state(
         self,

@@ -1,26 +1,48 @@
-"""Functions on files that create a LossScaleOptimizer: ``load_model``, ``convert``, ``convert_folder``.
+"""Functions on files that need an optimizer: to load, save, restore and convert models.
 
 They hand the optimizer to ``scalekeeper.serialization``, which does the work and does not import this package.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, Optional
 
+from .. import serialization as serialization  # whole, before a part of it: docs/architecture.md
+from ..serialization.models import save_model as save_model
+from ..serialization.optimizer_adapter import provide_adapters
+from ..serialization.restore import restore as restore
+
 if TYPE_CHECKING:
     from ..serialization.conversion import Conversion, Outcome
+    from ..serialization.optimizer_adapter import OptimizerAdapter
 
 
 def _make_optimizer(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
     from .. import optimizer
 
     optimizer_class: Any = optimizer.LossScaleOptimizer
+    if "class_name" in config:  # without a loss scale
+        from ._keras.bare_optimizer import create_bare_optimizer
+
+        return create_bare_optimizer(config, custom_objects or {})
     return optimizer_class.from_config(config, custom_objects)
+
+
+def _state_adapter(model: Any) -> "Optional[OptimizerAdapter]":
+    from .. import optimizer
+
+    _ = optimizer.LossScaleOptimizer  # imports TensorFlow, or says that it cannot
+    from ._keras.bare_optimizer import state_adapter
+
+    return state_adapter(model)
+
+
+provide_adapters(_state_adapter)
 
 
 def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True) -> Any:
     """Load a model and its training state from a file that any TensorFlow wrote.
 
     The optimizer is a :class:`LossScaleOptimizer` with the policy, loss scale, counters, iterations and slots of the
-    file. A file without a loss scale is loaded as Keras loads it.
+    file. For a file without a loss scale it is the bare optimizer, with its state.
 
     Args:
         path: An H5 file, a SavedModel or a ``.keras`` file.

@@ -123,10 +123,9 @@ def load_model(
     with _lock:
         state = codec.read(path)
         codec.require_self_contained(path)
-        if not compile or not (state.loss_scale or has_loss_scale(state.optimizer_config)):
-            return installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=compile)
         model = _rebuild(path, state, custom_objects)
-        compile_with_state(model, path, state, make_optimizer, custom_objects)
+        if compile and state.optimizer_config is not None:
+            compile_with_state(model, path, state, make_optimizer, custom_objects)
     return model
 
 
@@ -138,7 +137,10 @@ def compile_with_state(
     custom_objects: Optional[Mapping[str, Any]] = None,
 ) -> None:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
-    optimizer = make_optimizer(config_with_policy(state.optimizer_config, state.loss_scale), custom_objects)
+    config: Any = state.optimizer_config
+    if state.loss_scale is not None or has_loss_scale(config):
+        config = config_with_policy(config, state.loss_scale)
+    optimizer = make_optimizer(config, custom_objects)
     model.compile(optimizer=optimizer, **_compile_arguments(state.training_config or {}, custom_objects))
     report = restore_state(model, state, path, with_weights=False)
     if report.unused:

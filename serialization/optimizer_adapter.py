@@ -1,7 +1,7 @@
 """The interface between files and the optimizer: how serialization takes training state from it and gives it back.
 
-``LossScaleOptimizer`` implements it. This package never imports the optimizer: functions that make one are given an
-:class:`OptimizerFactory`.
+``LossScaleOptimizer`` implements it; for other optimizers, the optimizer's package provides an adapter. This package
+never imports the optimizer: functions that make one are given an :class:`OptimizerFactory`.
 """
 
 from typing import TYPE_CHECKING, Any, Callable, List, Mapping, NamedTuple, Optional, Sequence
@@ -48,8 +48,29 @@ class OptimizerAdapter(Protocol):
     def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> "Expected":
         """Return what a list of the optimizer's weights may hold."""
 
+    @property
+    def inner_optimizer(self) -> Any:
+        """The Keras optimizer with the slots."""
+
 
 class OptimizerFactory(Protocol):
-    """Makes a ``LossScaleOptimizer`` from a configuration of any Keras."""
+    """Makes an optimizer from a configuration of any Keras: a ``LossScaleOptimizer`` if that has a loss scale."""
 
     def __call__(self, config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any: ...
+
+
+AdapterFactory = Callable[[Any], Optional[OptimizerAdapter]]  # takes a model
+_factories: List[AdapterFactory] = []
+
+
+def provide_adapters(factory: AdapterFactory) -> None:
+    """Set how to make the adapter for a model whose optimizer is not a ``LossScaleOptimizer``."""
+    _factories[:] = [factory]
+
+
+def adapter_of_model(model: Any) -> Optional[OptimizerAdapter]:
+    """Return what gives and takes the training state of a model's optimizer; None if it has no Keras optimizer."""
+    optimizer: Any = getattr(model, "optimizer", None)
+    if optimizer is None or hasattr(optimizer, "_take_state"):
+        return optimizer  # type: ignore[no-any-return]
+    return _factories[0](model) if _factories else None

@@ -20,7 +20,7 @@ from ._object_paths import object_paths
 from ._optimizer_weight_lists import decode_weights
 from ._variables import assign_all, by_owner, shapes_by_owner
 from .formats import ModelInCode
-from .optimizer_adapter import OptimizerAdapter, Transfer
+from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value, slots_in_memory
 
 _MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
@@ -91,12 +91,13 @@ def restore(
         UnreadableFileError: The file is corrupt or has an unknown format.
         MissingFileError: There is no such file.
     """
-    inner = getattr(getattr(model, "optimizer", None), "inner_optimizer", None)
+    adapter = adapter_of(model)
+    class_name = None if adapter is None else type(adapter.inner_optimizer).__name__
     roots = [name for name, each in (mapping or {}).items() if each is model]
     variables = {name: each for name, each in (mapping or {}).items() if each is not model}
     live = _Live(model, variables)
-    in_code = ModelInCode(live.match, adapter_of(model) is not None, optimizer, roots[0] if roots else None)
-    state = formats.read(path, None if inner is None else type(inner).__name__, in_code)
+    in_code = ModelInCode(live.match, adapter is not None, optimizer, roots[0] if roots else None)
+    state = formats.read(path, class_name, in_code)
     report = restore_state(model, state, str(path), partial=partial, live=live)
     if verbose:
         print(report)
@@ -256,8 +257,7 @@ def _with_transfer(report: RestoreReport, transfer: Transfer) -> RestoreReport:
 
 def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
     """Return the optimizer of a compiled model if it gives and takes training state; None otherwise."""
-    optimizer: Any = getattr(model, "optimizer", None)
-    return optimizer if hasattr(optimizer, "_take_state") else None
+    return adapter_of_model(model)
 
 
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:

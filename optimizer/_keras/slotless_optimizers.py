@@ -14,7 +14,13 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError
 from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
-from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
+from .._state.state_transfer import (
+    has_bare_momentum,
+    iterations_of,
+    learning_rate_of,
+    numpy_values,
+    tensorflow_variable,
+)
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 
@@ -111,7 +117,7 @@ class SlotlessAdapter(LossScaleOptimizer):
     @property
     def weights(self) -> List[Any]:
         """The iterations and the slots: the inner optimizer's variables without its learning rate."""
-        iterations, rate = self.inner_optimizer.iterations, getattr(self.inner_optimizer, "_learning_rate", None)
+        iterations, rate = iterations_of(self.inner_optimizer), getattr(self.inner_optimizer, "_learning_rate", None)
         # up to 2.10 the iterations are not among its variables
         others = [each for each in self._variables_of_inner() if each is not rate and each is not iterations]
         return [iterations, *others]

@@ -19,13 +19,13 @@ from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._step.replicas import can_merge_replicas
-from .state_transfer import create_slots, give_state, pending_state, set_pending_state, take_state
+from .state_transfer import create_slots, pending_state, set_pending_state, take_state
 
 
 def deep_copy(optimizer: Any, memo: Dict[int, Any]) -> Any:
     """Copy an optimizer with its state, for the same variables, or for their copies if they are copied too."""
     twin = memo[id(optimizer)] = _construct(*copy.deepcopy(_parts(optimizer), memo))
-    twin.__setstate__(state_dict_of(give_state(optimizer)))
+    twin.__setstate__(state_dict_of(optimizer._give_state()))
     variables = [memo.get(id(variable), variable) for variable in optimizer._known_variables()]
     create_slots(twin, variables)
     if pending_state(twin) is not None:
@@ -35,7 +35,7 @@ def deep_copy(optimizer: Any, memo: Dict[int, Any]) -> Any:
 
 def reduce(optimizer: Any) -> Tuple[Any, ...]:
     """Return what ``__reduce_ex__`` returns: how to construct the optimizer, and its state."""
-    return _construct, _parts(optimizer), state_dict_of(give_state(optimizer))
+    return _construct, _parts(optimizer), state_dict_of(optimizer._give_state())
 
 
 def set_state(optimizer: Any, given: Dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ def _fill(optimizer: Any, variables: Sequence[Any]) -> None:
     set_pending_state(optimizer, None)
     slots = {owner: pending.slots[theirs] for owner, theirs in matching.pairs.items() if theirs in pending.slots}
     with tf.init_scope():  # the first step may be being traced
-        now = give_state(optimizer)
+        now = optimizer._give_state()
         state = dataclasses.replace(now, slots={**now.slots, **slots}, scalars=pending.scalars or now.scalars)
         take_state(optimizer, state, optimizer._known_variables(), {owner: owner for owner in now.owners})
     _keep_rest(optimizer, pending, matching.unused)

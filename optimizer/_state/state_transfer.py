@@ -96,7 +96,7 @@ def _slot(optimizer: Any, variable: Any, name: str) -> Any:
 def scalars_of(optimizer: Any, slots: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
     """Return the inner optimizer's variables other than iterations, learning rate and slots, by name."""
     inner = optimizer.inner_optimizer
-    known = {id(inner.iterations), *(id(slot) for each in slots.values() for slot in each.values())}
+    known = {id(iterations_of(inner)), *(id(slot) for each in slots.values() for slot in each.values())}
     found = {_path(weight)[-1]: weight for weight in optimizer.weights if id(weight) not in known}
     # Nadam's momentum product has another name in each generation, and is not always listed.
     products = [getattr(inner, name, None) for name in ("_u_product", "_m_cache")]
@@ -105,6 +105,12 @@ def scalars_of(optimizer: Any, slots: Mapping[str, Mapping[str, Any]]) -> Dict[s
         found = {name: weight for name, weight in found.items() if weight is not product}
         found["momentum_cache"] = product
     return found
+
+
+def iterations_of(inner: Any) -> Any:
+    """Return the variable that counts an inner optimizer's steps, accumulated ones of Keras 3 included."""
+    iterations = inner.iterations
+    return iterations if hasattr(iterations, "assign") else inner._iterations
 
 
 def learning_rate_of(optimizer: Any) -> Optional[float]:
@@ -124,10 +130,15 @@ def loss_scale_variables(optimizer: Any) -> Dict[str, Any]:
     policy = optimizer._graph_policy
     if policy.is_pure:
         return dict(policy.variables)
-    weights = getattr(policy.policy, "_weights", None)  # of TensorFlow's own LossScale
+    return variables_of_policy(policy.policy)
+
+
+def variables_of_policy(policy: Any) -> Dict[str, Any]:
+    """Return the variables of a loss scale that keeps them itself, such as TensorFlow's own, by name."""
+    weights = getattr(policy, "_weights", None)
     if isinstance(weights, Mapping):
         return {name if isinstance(name, str) else name[0]: variable for name, variable in weights.items()}
-    return {name: value for name, value in vars(policy.policy).items() if isinstance(value, tf.Variable)}
+    return {name: value for name, value in vars(policy).items() if isinstance(value, tf.Variable)}
 
 
 def tensorflow_variable(variable: Any) -> Any:
@@ -167,7 +178,7 @@ def state_values(optimizer: Any) -> Dict[str, Any]:
 
 
 def give_state(optimizer: Any) -> TrainingState:
-    """Return the whole training state of an optimizer; arrays are read when they are needed."""
+    """Return the training state of an optimizer and its loss scale; arrays are read when they are needed."""
     variables = optimizer._known_variables()
     slots = slots_of(optimizer, variables)
     pending = pending_state(optimizer) or TrainingState(Writer("npz"))
@@ -179,12 +190,10 @@ def give_state(optimizer: Any) -> TrainingState:
         slots={**here, **pending.slots},
         scalars={**scalars, **pending.scalars},
         has_bare_momentum=has_bare_momentum(optimizer),
-        iterations=int(values_of([optimizer.inner_optimizer.iterations])[0]),
+        iterations=int(values_of([iterations_of(optimizer.inner_optimizer)])[0]),
         learning_rate=learning_rate_of(optimizer),
         loss_scale=optimizer._policy_config(),
         loss_scale_state=state_values(optimizer),
-        skipped_steps=optimizer.skipped_steps,
-        skips=optimizer._monitor.counters.state(),
     )
 
 
@@ -235,12 +244,7 @@ def take_state(
     set_pending_state(optimizer, None)
     plan.assign_all()
     _take_learning_rate(optimizer, state.learning_rate, plan)
-    if state.skipped_steps is not None:
-        optimizer.skipped_steps = state.skipped_steps
-        plan.matched.append("skipped_steps")
-    optimizer._monitor.counters.load(state.skips)
-    if state.skips:
-        plan.matched.append("skips")
+    plan.matched += optimizer._take_skips(state)
     return plan.transfer()
 
 
@@ -341,7 +345,7 @@ def _plan(
     for name, variable in scalars.items():
         plan.add(name, variable, state.scalars.get(name))
     plan.unused += [name for name in state.scalars if name not in scalars]
-    plan.add("iterations", optimizer.inner_optimizer.iterations, state.iterations)
+    plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
     for name, variable in loss_scale.items():
         plan.add(f"loss scale: {name}", variable, state.loss_scale_state.get(name))

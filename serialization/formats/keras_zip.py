@@ -15,6 +15,7 @@ from ...registry.errors import TranslationError, UnreadableFileError
 from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import has_member, json_member, readable, seekable_member
+from ..keras._slots import class_of_name
 from ..keras.profile import skipped_steps_of_keras
 from ..keras.target import ConversionTarget
 from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, record_of, take_record
@@ -79,12 +80,13 @@ def read(path: str) -> TrainingState:
             raise UnreadableFileError(f"{path}: a zip file without {CONFIG} and {WEIGHTS}, so Keras did not write it")
         training = config.pop("compile_config", None)
         training = training if isinstance(training, dict) else {}
+        optimizer = training.pop("optimizer", None)
         version = metadata.get("keras_version")
         version = version if isinstance(version, str) else None
         state = TrainingState(
             Writer("keras", keras=version),
             model_config=config,
-            optimizer_config=training.pop("optimizer", None),
+            optimizer_config=optimizer if isinstance(optimizer, dict) else None,
             training_config=training or None,
             skipped_steps=skipped_steps_of_keras(version),
         )
@@ -94,6 +96,8 @@ def read(path: str) -> TrainingState:
         h5.take_added_slots(state, source, file)
     if RECORD in metadata:
         take_record(state, metadata[RECORD])
+    if isinstance(optimizer, str) and state.optimizer_config is None:  # as it was given to ``compile``
+        state.optimizer_config = {"class_name": class_of_name(optimizer), "config": {}}
     return state
 
 

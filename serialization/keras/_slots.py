@@ -71,6 +71,11 @@ def class_with_slots(slots: Collection[str]) -> str:
     return next((name for name, known in _SLOTS.items() if set(slots) <= {*known, *_OPTIONAL}), "")
 
 
+def class_of_name(name: str) -> str:
+    """Return the class that Keras finds by a name such as ``adam``."""
+    return next((each for each in _SLOTS if each.lower() == name.lower()), name)
+
+
 def name_parts(slot: str, class_name: str) -> Tuple[str, str]:
     """Return the parts that stand for a slot in the variable names of Keras 2's new optimizers and of Keras 3."""
     names = {**_SLOTS.get(class_name, {}), **_OPTIONAL}.get(slot)
