@@ -463,6 +463,20 @@ class LossScaleOptimizer:
 
     # Training state in files: the interface of ``serialization.optimizer_adapter``
 
+    def _all_slots(self) -> List[Tuple[str, Any]]:
+        """Return name and variable of all slots, whatever model variables they belong to."""
+        return [item for slots in self.inner_optimizer._slots.values() for item in slots.items()]
+
+    def _listed_variables(self) -> List[Any]:
+        """Return the variables that Keras writes to files, in order."""
+        return list(self.weights)  # type: ignore[attr-defined]
+
+    def _adapter_of_nested(self, optimizer: Any) -> Any:
+        """Return the adapter of an optimizer that the inner optimizer holds."""
+        from ._keras.bare_optimizer import adapter_of_optimizer
+
+        return adapter_of_optimizer(optimizer)
+
     def _give_state(self) -> TrainingState:
         state = state_transfer.give_state(self)
         return dataclasses.replace(state, skipped_steps=self.skipped_steps, skips=self._monitor.counters.state())

@@ -131,7 +131,8 @@ def _config_of_slots(declaration: OptimizerConfig) -> Dict[str, Any]:
 def state_for_writing(source: LoadedSource, encoded: Optional[EncodedConfig]) -> TrainingState:
     """Return the state as a record holds it: scalekeeper is its writer, the optimizer is configured for the target."""
     config = source.state.optimizer_config if encoded is None else encoded.config
-    return dataclasses.replace(source.state, writer=Writer("npz", scalekeeper=_own_version()), optimizer_config=config)
+    writer = Writer("npz", scalekeeper=_own_version())
+    return dataclasses.replace(source.state, writer=writer, optimizer_config=config, listed=[])
 
 
 @functools.lru_cache(maxsize=None)

@@ -4,7 +4,7 @@ Codecs read it, ``restore`` takes it. The record is everything of a training sta
 adds to the files of Keras.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import dataclasses
 
@@ -20,8 +20,14 @@ _NUMERIC = ("int", "uint", "float", "bfloat16", "bool")  # how NumPy's names of 
 # the record
 VERSION = 1
 SLOTS, SCALARS = "slots", "scalars"
-ADDED_SLOTS = "scalekeeper_slots"  # the group of an HDF5 file that scalekeeper adds if Keras writes no slots
+ADDED_SLOTS = "scalekeeper_slots"  # the group of an HDF5 file with the slots that Keras does not write
+ADDED_OTHERS = "@others"  # in that group, in place of an owner: other arrays
 _LARGEST = 2**1023  # an integer that a float can hold
+
+# what a variable in Keras's list is: (SLOT, owner, slot), (SCALAR, name), (LOSS_SCALE, name), (ITERATIONS,), (RATE,);
+# () for one that Keras does not use
+LISTED = "optimizer_variables"  # the key of the record
+SLOT, SCALAR, LOSS_SCALE, ITERATIONS, RATE = "slot", "scalar", "loss_scale", "iterations", "learning_rate"
 
 # skipped steps
 SKIPS = "skips"  # a key of the record, and a child of the optimizer in a checkpoint
@@ -92,6 +98,7 @@ class TrainingState:
     slots: Dict[str, Dict[str, Value]] = dataclasses.field(default_factory=dict)  # by owner and slot
     scalars: Dict[str, Value] = dataclasses.field(default_factory=dict)  # other optimizer variables, by name
     weight_list: List[Value] = dataclasses.field(default_factory=list)  # optimizer variables without names
+    listed: List[Tuple[str, ...]] = dataclasses.field(default_factory=list)  # the variables that Keras writes, in order
     has_bare_momentum: bool = False  # momentum without the learning rate in it: RMSprop of 2.10's experimental ones
     iterations: Optional[int] = None
     learning_rate: Optional[float] = None  # the last one; None: not in the file, or a schedule
@@ -174,6 +181,7 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         "owners": {owner: list(shape) for owner, shape in state.owners.items()},
         "variables": {owner: list(shape) for owner, shape in state.model_variables.items()},
         "paths": state.model_paths,
+        **({LISTED: [list(each) for each in state.listed]} if state.listed else {}),
     }
 
 
@@ -206,6 +214,66 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
     state.model_variables = {owner: tuple(shape) for owner, shape in (record.get("variables") or {}).items()}
     state.model_paths = dict(record.get("paths") or {})
+    state.listed = [tuple(each) for each in record.get(LISTED) or ()]
+
+
+def has_list(record: Any) -> bool:
+    """Return whether a record tells what the variables in Keras's list are."""
+    return isinstance(record, Mapping) and bool(record.get(LISTED))
+
+
+def take_listed(state: TrainingState, values: Sequence[Value], path: Any) -> None:
+    """Name the variables in Keras's list by the record; slots that were added to the file stay.
+
+    Raises:
+        UnreadableFileError: The list is not the one that the record describes.
+    """
+    if len(values) != len(state.listed):
+        raise UnreadableFileError(
+            f"{path}: its record describes {len(state.listed)} variables of the optimizer, and it holds {len(values)}: "
+            "another program has changed the file; restore another copy of it"
+        )
+    state.weight_list = []
+    for meaning, value in zip(state.listed, values):
+        if meaning[:1] == (SLOT,):
+            state.slots.setdefault(meaning[1], {})[meaning[2]] = value
+        elif meaning[:1] == (SCALAR,):
+            state.scalars[meaning[1]] = value
+
+
+def fits_list(state: TrainingState, values: Sequence[Value]) -> bool:
+    """Return whether Keras has written the variables that a state lists."""
+    return len(values) == len(state.listed) > 0 and all(
+        value.shape == _shape_of(state, meaning) for meaning, value in zip(state.listed, values) if meaning
+    )
+
+
+def _shape_of(state: TrainingState, meaning: Tuple[str, ...]) -> Tuple[int, ...]:
+    if meaning[0] == SLOT:
+        return state.slots[meaning[1]][meaning[2]].shape
+    return state.scalars[meaning[1]].shape if meaning[0] == SCALAR else ()
+
+
+def listed_among(state: TrainingState, values: Sequence[Any]) -> List[Tuple[str, ...]]:
+    """Return what each of these values is in a state, by identity."""
+    meanings = {id(value): (SCALAR, name) for name, value in state.scalars.items()}
+    known: Dict[int, Tuple[str, ...]] = {**meanings}
+    for owner, slots in state.slots.items():
+        known.update({id(value): (SLOT, owner, name) for name, value in slots.items()})
+    return [known.get(id(value), ()) for value in values]
+
+
+def not_listed(state: TrainingState) -> Tuple[Dict[str, Dict[str, Value]], Dict[str, Value]]:
+    """Return the slots that Keras does not write, and the other arrays; single numbers are in the record."""
+    listed = set(state.listed)
+    slots = {
+        owner: {name: value for name, value in each.items() if (SLOT, owner, name) not in listed}
+        for owner, each in state.slots.items()
+    }
+    others = {
+        name: value for name, value in state.scalars.items() if value.shape != () and (SCALAR, name) not in listed
+    }
+    return {owner: each for owner, each in slots.items() if each}, others
 
 
 def parse_record(text: Optional[str], path: Any) -> Any:
@@ -341,6 +409,16 @@ def _are_versions(written_by: Any) -> bool:
     )
 
 
+def _are_meanings(listed: Any) -> bool:
+    lengths = {SLOT: 3, SCALAR: 2, LOSS_SCALE: 2, ITERATIONS: 1, RATE: 1}
+    return isinstance(listed, (list, tuple)) and all(
+        isinstance(each, (list, tuple))
+        and all(isinstance(part, str) for part in each)
+        and (not each or lengths.get(each[0]) == len(each))
+        for each in listed
+    )
+
+
 # key → what is expected, and the function that checks it
 _FIELDS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "written_by": ("versions of scalekeeper, tensorflow and keras", _are_versions),
@@ -352,4 +430,5 @@ _FIELDS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "variables": ("a mapping of shapes", _are_shapes),
     "paths": ("a mapping of strings", _are_texts),
     SCALARS: ("a mapping", _is_mapping),
+    LISTED: ("a list of what each variable is", _are_meanings),
 }

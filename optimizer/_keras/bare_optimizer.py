@@ -33,16 +33,20 @@ def state_adapter(model: Any) -> Optional[OptimizerAdapter]:
     optimizer = getattr(model, "optimizer", None)
     if not hasattr(optimizer, "apply_gradients"):
         return None
-    keras = keras_of(optimizer)
+    found: OptimizerAdapter = adapter_of_optimizer(optimizer, model)
+    return found
+
+
+def adapter_of_optimizer(optimizer: Any, model: Any = None) -> Any:
+    """Return the adapter of an optimizer that is not scalekeeper's, for the variables of a model if it is known."""
     wrapper = optimizer if _is_keras_wrapper(optimizer) else None
     inner = optimizer if wrapper is None else _inner_of(wrapper)
-    adapter, _ = adapter_for(keras, inner)
+    adapter, _ = adapter_for(keras_of(optimizer), inner)
     if adapter not in _classes:
         _classes[adapter] = types.new_class(_BareOptimizer.__name__, (_BareOptimizer, adapter))
     found = object.__new__(_classes[adapter])
     vars(found).update(_optimizer=inner, _scalekeeper_model=model, _keras_wrapper=wrapper)
-    state: OptimizerAdapter = found
-    return state
+    return found
 
 
 def create_bare_optimizer(config: Mapping[str, Any], custom_objects: Mapping[str, Any]) -> Any:
@@ -89,6 +93,8 @@ class _BareOptimizer:
     def _known_variables(self) -> List[Any]:
         """Return the variables with slots in the order of the slots; if no variable has one, those that are trained."""
         model, weights = self._scalekeeper_model, self.weights
+        if model is None:
+            return []
         positions = {id(weight): position for position, weight in enumerate(weights)}
         variables = by_owner(model.variables)
         first = {
@@ -96,6 +102,11 @@ class _BareOptimizer:
             for owner, slots in state_transfer.slots_of(self, model.variables).items()
         }
         return [variables[owner] for owner in sorted(first, key=first.__getitem__)] or list(model.trainable_variables)
+
+    @property
+    def variables(self) -> List[Any]:
+        found = self._optimizer.variables if self._keras_wrapper is None else self._keras_wrapper.variables
+        return list(found() if callable(found) else found)
 
     # The loss scale of Keras's own wrapper
 

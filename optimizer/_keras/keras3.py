@@ -164,6 +164,11 @@ class Adapter(SlotlessAdapter):
     def _make_variables(self, variables: Sequence[Any]) -> None:
         self.build(variables)
 
+    def _known_variables(self) -> List[Any]:
+        known = super()._known_variables()
+        ids = set(map(id, known))
+        return [*known, *(each for each in self.inner_optimizer._trainable_variables if id(each) not in ids)]
+
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         return self.inner_optimizer.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
 

@@ -4,7 +4,7 @@ These optimizers keep lists of variables, one variable for each trainable variab
 nor ``get_weights`` nor slots. The adapters provide them with their documented meaning.
 """
 
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
+from typing import Any, Collection, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
 import functools
 
@@ -14,20 +14,15 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError
 from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
-from .._state.state_transfer import (
-    has_bare_momentum,
-    iterations_of,
-    learning_rate_of,
-    numpy_values,
-    tensorflow_variable,
-)
+from .._state.inventory import is_variable, iterations_of
+from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 
 
-def slot_attributes(optimizer: Any, variables: Sequence[Any]) -> Dict[str, str]:
-    """Return slot → attribute for the lists of variables that an optimizer has."""
-    found = _lists_of_variables(optimizer, variables)
+def slot_attributes(optimizer: Any, keys: Collection[Any]) -> Dict[str, str]:
+    """Return slot → attribute for the lists of variables that an optimizer has, one for each of these variables."""
+    found = [name for name, value in vars(optimizer).items() if _holds_slots(name, value, keys)]
     cls: Any = type(optimizer)
     known = _attribute_names(cls)
     attributes = {slot: name for slot, names in known.items() for name in names if name in found}
@@ -40,15 +35,16 @@ def _attribute_names(cls: Any) -> Dict[str, Tuple[str, ...]]:
     return attribute_names([each.__name__ for each in cls.__mro__])
 
 
-def _lists_of_variables(optimizer: Any, variables: Sequence[Any]) -> List[str]:
-    """Return the attributes that hold one variable of the optimizer for each trainable variable."""
-    own = {id(variable) for variable in variables}
-    found = []
-    for name, value in vars(optimizer).items():
-        is_list = isinstance(value, (list, tuple)) and len(value) > 0
-        if is_list and name != "_variables" and all(each is None or id(each) in own for each in value):
-            found.append(name)
-    return found
+def _holds_slots(name: str, value: Any, keys: Collection[Any]) -> bool:
+    """Return whether an attribute holds one variable, or None, for each trainable variable."""
+    if name in ("_variables", "_trainable_variables") or name.startswith("_self_") or not keys:
+        return False
+    if isinstance(value, Mapping):
+        values, is_complete = list(value.values()), set(value) == set(keys)
+    else:
+        values, is_complete = value, isinstance(value, (list, tuple)) and len(value) == len(keys)
+    # some optimizers have a number or another placeholder for a variable without this slot
+    return is_complete and any(map(is_variable, values)) and not any(map(callable, values))
 
 
 class CallableList(list):  # type: ignore[type-arg]
@@ -160,8 +156,21 @@ class SlotlessAdapter(LossScaleOptimizer):
         key = self.inner_optimizer._var_key(tensorflow_variable(var))
         index, attribute = self._indices().get(key), self._slot_attributes().get(slot_name)
         if index is not None and attribute is not None:
-            return getattr(self.inner_optimizer, attribute)[index]
+            slots = getattr(self.inner_optimizer, attribute)
+            found = slots[key if isinstance(slots, Mapping) else index]
+            return found if is_variable(found) else None
         return self._added_slots().get((key, slot_name))
+
+    def _all_slots(self) -> List[Tuple[str, Any]]:
+        found = []
+        for name, attribute in self._slot_attributes().items():
+            slots = getattr(self.inner_optimizer, attribute)
+            values = slots.values() if isinstance(slots, Mapping) else slots
+            found += [(name, each) for each in values if is_variable(each)]
+        return found
+
+    def _listed_variables(self) -> List[Any]:
+        return list(self.variables)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
         """Add a variable of the same shape to the inner optimizer, and return it."""
@@ -171,7 +180,7 @@ class SlotlessAdapter(LossScaleOptimizer):
         return self._added_slots()[key]
 
     def _slot_attributes(self) -> Dict[str, str]:
-        return slot_attributes(self.inner_optimizer, self._variables_of_inner())
+        return slot_attributes(self.inner_optimizer, self._indices().keys())
 
     def _added_slots(self) -> Dict[Any, Any]:
         added: Dict[Any, Any] = self.__dict__.setdefault("_scalekeeper_added_slots", {})

@@ -13,15 +13,18 @@ from ...serialization._matching import match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
 from ...serialization._variables import (
     assign_all,
+    by_owner,
     lazy_slots,
     lazy_values,
-    owners_of,
     shapes_by_owner,
     values_of,
 )
 from ...serialization.keras._optimizer_config import inner_config
 from ...serialization.optimizer_adapter import Transfer
 from ...serialization.training_state import (
+    LOSS_SCALE,
+    SCALAR,
+    SLOT,
     TrainingState,
     Value,
     Writer,
@@ -30,6 +33,17 @@ from ...serialization.training_state import (
     state_of_dict,
 )
 from .._keras.config_objects import json_values
+from .inventory import (
+    ITERATIONS,
+    MOMENTUM_CACHE,
+    RATE,
+    Inventory,
+    identity,
+    inventory,
+    iterations_of,
+    nested_adapters,
+    rate_of,
+)
 
 PENDING = "_scalekeeper_pending"
 
@@ -57,60 +71,7 @@ def create_slots(optimizer: Any, variables: Sequence[Any]) -> None:
 
 def slots_of(optimizer: Any, variables: Sequence[Any]) -> Dict[str, Dict[str, Any]]:
     """Return owner → slot → the optimizer's variable, the slots in the order in which the optimizer lists them."""
-    if not variables:
-        return _slots_by_name(optimizer)
-    positions = {id(weight): position for position, weight in enumerate(optimizer.weights)}
-    names = optimizer.get_slot_names()
-    slots = {}
-    for owner, variable in zip(owners_of(variables), variables):
-        found = {name: _slot(optimizer, variable, name) for name in names}
-        present = {name: slot for name, slot in found.items() if slot is not None}
-        if present:
-            slots[owner] = dict(sorted(present.items(), key=lambda item: positions.get(id(item[1]), len(positions))))
-    return slots
-
-
-def _slots_by_name(optimizer: Any) -> Dict[str, Dict[str, Any]]:
-    """Return the slots of an optimizer whose variables are not known, if they are named as OptimizerV2 names them."""
-    slots: Dict[str, Dict[str, Any]] = {}
-    names = set(optimizer.get_slot_names())
-    for weight in optimizer.weights:
-        *owner, slot = _path(weight)
-        if slot in names:
-            slots.setdefault("/".join(owner), {})[slot] = weight
-    return slots
-
-
-def _path(variable: Any) -> List[str]:
-    path: str = getattr(variable, "path", variable.name)
-    return path.split(":")[0].split("/")
-
-
-def _slot(optimizer: Any, variable: Any, name: str) -> Any:
-    try:
-        return optimizer.get_slot(variable, name)
-    except KeyError:  # a variable that the optimizer has not seen
-        return None
-
-
-def scalars_of(optimizer: Any, slots: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
-    """Return the inner optimizer's variables other than iterations, learning rate and slots, by name."""
-    inner = optimizer.inner_optimizer
-    known = {id(iterations_of(inner)), *(id(slot) for each in slots.values() for slot in each.values())}
-    found = {_path(weight)[-1]: weight for weight in optimizer.weights if id(weight) not in known}
-    # Nadam's momentum product has another name in each generation, and is not always listed.
-    products = [getattr(inner, name, None) for name in ("_u_product", "_m_cache")]
-    product = next((each for each in products if hasattr(each, "assign")), None)
-    if product is not None:
-        found = {name: weight for name, weight in found.items() if weight is not product}
-        found["momentum_cache"] = product
-    return found
-
-
-def iterations_of(inner: Any) -> Any:
-    """Return the variable that counts an inner optimizer's steps, accumulated ones of Keras 3 included."""
-    iterations = inner.iterations
-    return iterations if hasattr(iterations, "assign") else inner._iterations
+    return inventory(optimizer, variables, with_strangers=not variables).slots
 
 
 def learning_rate_of(optimizer: Any) -> Optional[float]:
@@ -180,15 +141,17 @@ def state_values(optimizer: Any) -> Dict[str, Any]:
 def give_state(optimizer: Any) -> TrainingState:
     """Return the training state of an optimizer and its loss scale; arrays are read when they are needed."""
     variables = optimizer._known_variables()
-    slots = slots_of(optimizer, variables)
+    found = inventory(optimizer, variables, with_strangers=True)
     pending = pending_state(optimizer) or TrainingState(Writer("npz"))
-    here, scalars = lazy_slots(slots), lazy_values(scalars_of(optimizer, slots))
+    here, scalars = lazy_slots(found.slots), lazy_values(found.others)
+    strangers = {owner: next(iter(each.values())).shape for owner, each in here.items()}
     return TrainingState(
         writer=Writer("npz", **installed_versions()),
         optimizer_config=json_values(optimizer._serialized_inner()),
-        owners={**shapes_by_owner(variables), **pending.owners},
+        owners={**strangers, **shapes_by_owner(variables), **pending.owners},
         slots={**here, **pending.slots},
         scalars={**scalars, **pending.scalars},
+        listed=_listed(optimizer, found),
         has_bare_momentum=has_bare_momentum(optimizer),
         iterations=int(values_of([iterations_of(optimizer.inner_optimizer)])[0]),
         learning_rate=learning_rate_of(optimizer),
@@ -197,19 +160,35 @@ def give_state(optimizer: Any) -> TrainingState:
     )
 
 
+def _listed(optimizer: Any, found: Inventory) -> List[Tuple[str, ...]]:
+    """Return what each variable is in the list that Keras writes to files."""
+    inner = optimizer.inner_optimizer
+    meanings: Dict[int, Tuple[str, ...]] = {identity(iterations_of(inner)): (ITERATIONS,)}
+    meanings.update({identity(rate): (RATE,) for rate in [rate_of(inner)] if rate is not None})
+    meanings.update({identity(each): (LOSS_SCALE, name) for name, each in loss_scale_variables(optimizer).items()})
+    meanings.update({identity(each): (SCALAR, name) for name, each in found.others.items()})
+    for owner, slots in found.slots.items():
+        meanings.update({identity(slot): (SLOT, owner, name) for name, slot in slots.items()})
+    return [meanings.get(identity(variable), ()) for variable in optimizer._listed_variables()]
+
+
 def expected_weights(optimizer: Any) -> Expected:
     """Return what a list of weights for this optimizer may hold."""
-    slots = slots_of(optimizer, optimizer._known_variables())
+    found = inventory(optimizer, optimizer._known_variables(), with_strangers=True)
+    listed = {identity(weight) for weight in optimizer.weights}
+    slots: Dict[str, Dict[str, Tuple[int, ...]]] = {}
+    for owner, each in found.slots.items():
+        for name, variable in each.items():
+            if identity(variable) in listed:
+                slots.setdefault(owner, {})[name] = tuple(variable.shape)
     state = {
         name: tf.as_dtype(variable.dtype).as_numpy_dtype(0).dtype.kind
         for name, variable in _in_order_of_keras_3(optimizer._graph_policy.variables).items()
     }
     return Expected(
-        owners={owner: tuple(next(iter(each.values())).shape) for owner, each in slots.items()},
-        slots={
-            owner: {name: tuple(variable.shape) for name, variable in each.items()} for owner, each in slots.items()
-        },
-        scalars=list(scalars_of(optimizer, slots)),
+        owners={owner: next(iter(each.values())) for owner, each in slots.items()},
+        slots=slots,
+        scalars=[name for name, each in found.others.items() if identity(each) in listed or name == MOMENTUM_CACHE],
         state=state,
     )
 
@@ -236,7 +215,8 @@ def take_state(
     and ``check`` may refuse what it likes.
     """
     create_slots(optimizer, variables)
-    plan = _plan(optimizer, state, slots_of(optimizer, variables), pairs)
+    _create_nested_slots(optimizer, state, variables, pairs)
+    plan = _plan(optimizer, state, inventory(optimizer, variables, with_strangers=not variables), pairs)
     if is_strict:
         plan.require_complete()
     if check is not None:
@@ -246,6 +226,21 @@ def take_state(
     _take_learning_rate(optimizer, state.learning_rate, plan)
     plan.matched += optimizer._take_skips(state)
     return plan.transfer()
+
+
+def _create_nested_slots(
+    optimizer: Any, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str]
+) -> None:
+    """Create the slots of optimizers inside that a state has; some optimizers create them in the first step."""
+    for path, nested in nested_adapters(optimizer).items():
+        owners = {
+            own for own, theirs in pairs.items() if any(_is_in(path, name) for name in state.slots.get(theirs, ()))
+        }
+        create_slots(nested, [variable for owner, variable in by_owner(variables).items() if owner in owners])
+
+
+def _is_in(path: str, name: str) -> bool:
+    return name.rpartition(".")[0] == path
 
 
 def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optional[Sequence[Any]]) -> None:
@@ -325,12 +320,10 @@ class _Plan:
         assign_all(self._values)
 
 
-def _plan(
-    optimizer: Any, state: TrainingState, slots: Mapping[str, Mapping[str, Any]], pairs: Mapping[str, str]
-) -> _Plan:
+def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[str, str]) -> _Plan:
     """Find a value for each variable of the optimizer and of its policy."""
     plan = _Plan()
-    owned = _without_unused_momentum(slots, optimizer._serialized_inner())
+    owned = _without_unused_momentum(here.slots, optimizer._serialized_inner())
     given = _without_unused_momentum(state.slots, state.optimizer_config)
     for owner, each in owned.items():
         values = given.get(pairs.get(owner, ""), {})
@@ -341,10 +334,9 @@ def _plan(
             plan.add_slot(owner, name, variable, value)
     used = {(pairs.get(owner), name) for owner, each in owned.items() for name in each}
     plan.unused += [f"{owner}: {name}" for owner, each in given.items() for name in each if (owner, name) not in used]
-    scalars = scalars_of(optimizer, slots)
-    for name, variable in scalars.items():
+    for name, variable in here.others.items():
         plan.add(name, variable, state.scalars.get(name))
-    plan.unused += [name for name in state.scalars if name not in scalars]
+    plan.unused += [name for name in state.scalars if name not in here.others]
     plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
     for name, variable in loss_scale.items():

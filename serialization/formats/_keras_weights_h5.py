@@ -187,11 +187,13 @@ def _unique(owner: str, taken: Mapping[str, Any]) -> str:
     return name
 
 
+def optimizer_values(source: H5, file: Any, path: str = _OPTIMIZER) -> List[Value]:
+    """Return the variables that an optimizer lists, in order."""
+    return [value for _, value in _numbered(source, _untrusted_hdf5.subgroup(file, f"{path}/vars"))]
+
+
 def _take_optimizer(state: TrainingState, source: H5, file: Any) -> None:
-    whole, inner = (
-        [value for _, value in _numbered(source, _untrusted_hdf5.subgroup(file, path))]
-        for path in (f"{_OPTIMIZER}/vars", f"{_OPTIMIZER}/inner_optimizer/vars")
-    )
+    whole, inner = (optimizer_values(source, file, path) for path in (_OPTIMIZER, f"{_OPTIMIZER}/inner_optimizer"))
     # a LossScaleOptimizer lists the inner variables after its own, and the inner optimizer lists them again
     own = state.weight_list = inner or whole
     outer = whole[: len(whole) - len(inner)] if inner else []

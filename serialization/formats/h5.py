@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+import dataclasses
 import json
 import os
 
@@ -15,7 +16,21 @@ from .._variables import owners_of, values_of
 from ..keras._optimizer_config import inner_class
 from ..keras._slots import owner_and_slot, scalar_name
 from ..keras.profile import profiles, skipped_steps_of_keras
-from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, parse_record, record_of, take_record
+from ..training_state import (
+    ADDED_OTHERS,
+    ADDED_SLOTS,
+    TrainingState,
+    Value,
+    Writer,
+    fits_list,
+    has_list,
+    listed_among,
+    not_listed,
+    parse_record,
+    record_of,
+    take_listed,
+    take_record,
+)
 from . import WholeModelFormat, _keras_weights_h5
 
 RECORD = "scalekeeper"  # the attribute of the root that scalekeeper adds
@@ -49,10 +64,11 @@ class H5Format(WholeModelFormat):
         return self.title + (" with a model" if state.model_config else " with weights only")
 
     def add_state(self, path: str, state: TrainingState) -> None:
+        values = optimizer_values(H5.at(path))
+        state = dataclasses.replace(state, listed=state.listed if fits_list(state, values) else [])
         add_record(path, state)
         with h5py.File(path, "a") as file:
-            if not len(file.get("optimizer_weights", ())):
-                add_slots(file, state)
+            add_slots(file, state)
 
     def write_model(self, path: str, payload: ModelPayload) -> None:
         write(path, payload)
@@ -84,16 +100,33 @@ def read(path: str) -> TrainingState:
             optimizer_config=optimizer_config,
             skipped_steps=skipped_steps_of_keras(version),
         )
+        values: Dict[str, Value] = {}
         if _is_keras_weights_h5(file):
             _keras_weights_h5.take(state, source, file, None)
         else:
             state.variables = dict(_variables(source, file))
-            _take_optimizer(state, source, file)
-        take_added_slots(state, source, file)
+            values = _optimizer_values(source, file)
         record = parse_record(_untrusted_hdf5.text(file, RECORD), path)
-    if record is not None:
-        take_record(state, record)
+        if not has_list(record):
+            _take_optimizer(state, values)
+        if record is not None:
+            take_record(state, record)
+        if state.listed:
+            take_listed(state, list(values.values()), path)
+        take_added_slots(state, source, file)
     return state
+
+
+def optimizer_values(source: H5) -> List[Value]:
+    """Return the variables of the optimizer, as Keras has written them."""
+    with source.opened() as file:
+        return list(_optimizer_values(source, file).values())
+
+
+def _optimizer_values(source: H5, file: Any) -> Dict[str, Value]:
+    group = _untrusted_hdf5.subgroup(file, "optimizer_weights")
+    names = _untrusted_hdf5.texts(group, "weight_names") if group is not None else None
+    return {_without_output(name): source.value(_untrusted_hdf5.member(group, name)) for name in names or ()}
 
 
 def _keras_version(file: Any) -> Optional[str]:
@@ -127,11 +160,8 @@ def _variables(source: H5, file: Any) -> Iterator[Tuple[str, Value]]:
             yield owner, source.value(_untrusted_hdf5.member(of_layer, name))
 
 
-def _take_optimizer(state: TrainingState, source: H5, file: Any) -> None:
+def _take_optimizer(state: TrainingState, values: Mapping[str, Value]) -> None:
     """Sort the optimizer's variables by their names."""
-    group = _untrusted_hdf5.subgroup(file, "optimizer_weights")
-    names = _untrusted_hdf5.texts(group, "weight_names") if group is not None else None
-    values = {_without_output(name): source.value(_untrusted_hdf5.member(group, name)) for name in names or ()}
     class_name = inner_class(state.optimizer_config)
     others: Dict[str, Value] = {}
     for name, value in values.items():
@@ -168,7 +198,10 @@ def take_added_slots(state: TrainingState, source: H5, file: Any) -> None:
     group = _untrusted_hdf5.subgroup(file, ADDED_SLOTS)
     for name, dataset in _untrusted_hdf5.datasets(group) if group is not None else ():
         owner, _, slot = name.rpartition("/")
-        state.slots.setdefault(owner, {})[slot] = source.value(dataset)
+        if owner == ADDED_OTHERS:
+            state.scalars[slot] = source.value(dataset)
+        else:
+            state.slots.setdefault(owner, {})[slot] = source.value(dataset)
 
 
 def _scope(name: str) -> str:
@@ -192,15 +225,17 @@ def add_record(path: str, state: TrainingState) -> None:
 
 
 def add_slots(file: Any, state: TrainingState) -> None:
-    """Add the slots of a training state to an open file in which Keras wrote none."""
-    for owner, slots in state.slots.items():
-        for name, value in slots.items():
+    """Add the slots and other arrays of a training state that Keras has not written to an open file."""
+    slots, others = not_listed(state)
+    for owner, each in {**slots, **({ADDED_OTHERS: others} if others else {})}.items():
+        for name, value in each.items():
             file[f"{ADDED_SLOTS}/{owner}/{name}"] = value.read()
 
 
 def write(path: str, payload: ModelPayload) -> None:
     """Write a model as the Keras of a target writes it, which need not be installed."""
     version = payload.target.keras.version
+    variables = list(payload.profile.h5_variables(payload.variables)) if payload.has_state else []
     training = {**payload.training_config, "optimizer_config": _without_module(payload.encoded.config)}
     with h5py.File(path, "w") as file:
         _set_text(file, "keras_version", version)
@@ -214,11 +249,10 @@ def write(path: str, payload: ModelPayload) -> None:
         for layer in payload.model.layers:
             _write_variables(weights.create_group(layer.name), list(_layer_variables(layer, payload)))
         if payload.has_state:
-            _write_variables(
-                file.create_group("optimizer_weights"), list(payload.profile.h5_variables(payload.variables))
-            )
+            _write_variables(file.create_group("optimizer_weights"), variables)
     if not payload.target.is_plain:
-        add_record(path, payload.state)
+        listed = listed_among(payload.state, [value for _, value in variables])
+        add_record(path, dataclasses.replace(payload.state, listed=listed))
 
 
 def _without_module(config: Dict[str, Any]) -> Dict[str, Any]:

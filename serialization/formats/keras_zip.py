@@ -2,6 +2,7 @@
 
 from typing import Any, List, Optional
 
+import dataclasses
 import datetime
 import json
 import os
@@ -18,7 +19,17 @@ from .._zip_members import has_member, json_member, readable, seekable_member
 from ..keras._slots import class_of_name
 from ..keras.profile import skipped_steps_of_keras
 from ..keras.target import ConversionTarget
-from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, record_of, take_record
+from ..training_state import (
+    ADDED_SLOTS,
+    TrainingState,
+    Value,
+    Writer,
+    fits_list,
+    listed_among,
+    record_of,
+    take_listed,
+    take_record,
+)
 from . import WholeModelFormat, _keras_weights_h5, h5
 
 CONFIG, METADATA, WEIGHTS = "config.json", "metadata.json", "model.weights.h5"
@@ -93,9 +104,12 @@ def read(path: str) -> TrainingState:
     source = h5_member(path, WEIGHTS)
     with source.opened() as file:
         _keras_weights_h5.take(state, source, file, config)
+        values = _keras_weights_h5.optimizer_values(source, file)
+        if RECORD in metadata:
+            take_record(state, metadata[RECORD])
+        if state.listed:
+            take_listed(state, values, path)
         h5.take_added_slots(state, source, file)
-    if RECORD in metadata:
-        take_record(state, metadata[RECORD])
     if isinstance(optimizer, str) and state.optimizer_config is None:  # as it was given to ``compile``
         state.optimizer_config = {"class_name": class_of_name(optimizer), "config": {}}
     return state
@@ -127,7 +141,10 @@ class _H5Stream(h5py.File):  # type: ignore[misc]
 
 def add_state(path: str, state: TrainingState) -> None:
     """Add record and slots to existing members: some versions cannot read weights beside an unknown member."""
-    has_slots = bool(read(path).weight_list)
+    source = h5_member(path, WEIGHTS)
+    with source.opened() as opened:
+        values = _keras_weights_h5.optimizer_values(source, opened)
+    state = dataclasses.replace(state, listed=state.listed if fits_list(state, values) else [])
     weights, copy = path + ".weights", path + ".copy"
     with zipfile.ZipFile(path) as old, zipfile.ZipFile(copy, "w") as new:
         for name in old.namelist():
@@ -137,7 +154,7 @@ def add_state(path: str, state: TrainingState) -> None:
                     continue
                 with open(weights, "wb") as file:
                     shutil.copyfileobj(stream, file)
-            if name == WEIGHTS and not has_slots:
+            if name == WEIGHTS:
                 with h5py.File(weights, "a") as store:
                     h5.add_slots(store, state)
             new.write(weights, name)
@@ -151,13 +168,17 @@ def write(path: str, payload: ModelPayload) -> None:
     The installed Keras writes the model's weights; they are renamed where the target has other names.
     """
     weights = path + ".weights.h5"
+    state = dataclasses.replace(payload.state, listed=[])
     _write_weights(payload.model, path + ".installed.keras", weights)
     with h5py.File(weights, "a") as file:
         for name in _NOT_IN_MODEL:
             file.pop(name, None)
         _rename(file, payload.target)
         if payload.has_state:
-            _write_optimizer(file, payload)
+            values = _write_optimizer(file, payload)
+            state.listed = listed_among(state, values)
+            if not payload.target.is_plain:
+                h5.add_slots(file, state)
     config = {
         **payload.model_config,
         "compile_config": {**payload.training_config, "optimizer": payload.encoded.config},
@@ -165,7 +186,7 @@ def write(path: str, payload: ModelPayload) -> None:
     metadata = {
         "keras_version": payload.target.keras.version,
         "date_saved": datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S"),
-        **({} if payload.target.is_plain else {RECORD: record_of(payload.state)}),
+        **({} if payload.target.is_plain else {RECORD: record_of(state)}),
     }
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(METADATA, json.dumps(metadata))
@@ -204,17 +225,16 @@ def _name_on(target: ConversionTarget, name: str) -> str:
     return name
 
 
-def _write_optimizer(file: Any, payload: ModelPayload) -> None:
-    """Write numbered variables. Keras writes none of a legacy optimizer, so scalekeeper adds its slots."""
+def _write_optimizer(file: Any, payload: ModelPayload) -> List[Any]:
+    """Write numbered variables, and return them; Keras writes none of a legacy optimizer."""
     variables = payload.profile.keras_zip_variables(payload.variables)
     if variables is None:
-        if not payload.target.is_plain:
-            h5.add_slots(file, payload.state)
-        return
+        return []
     outer, inner = variables
     if payload.encoded.has_wrapper:
         _write_list(file, "optimizer/inner_optimizer/vars", inner)
     _write_list(file, "optimizer/vars", [*outer, *inner])
+    return [*outer, *inner]
 
 
 def _write_list(file: Any, path: str, values: List[Any]) -> None:
