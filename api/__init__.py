@@ -6,6 +6,9 @@ Public names are imported on first use, so ``import scalekeeper`` is fast.
 from typing import TYPE_CHECKING, Any, List
 
 import importlib
+import types
+
+from ._built_in_plugins import loaders
 
 if TYPE_CHECKING:
     __version__: str
@@ -171,6 +174,15 @@ def __getattr__(name: str) -> Any:
     value = getattr(importlib.import_module("." + _HOME[name], __name__), name)
     globals()[name] = value
     return value
+
+
+def _built_in_policies() -> types.ModuleType:
+    from . import lossscales
+
+    return lossscales
+
+
+loaders["scalekeeper.loss_scales"] = _built_in_policies
 
 
 def __dir__() -> List[str]:

@@ -19,7 +19,6 @@ from typing import (
 
 import contextlib
 import contextvars
-import importlib
 import inspect
 import numbers
 import os
@@ -30,6 +29,7 @@ import types
 
 from pydantic import BaseModel
 
+from .._built_in_plugins import loaders
 from ._entry_points import Announcement, announced
 from ._import_paths import AllowList
 from ._parameters import checked, parameter_model, with_defaults
@@ -131,7 +131,7 @@ class Registry:
     Args:
         kind: What a plugin is, for messages.
         group: The group of entry points.
-        home: The module that registers the built-in plugins. It is imported on first use, as entry points are.
+        load_built_in: Imports and returns the package that registers the built-in plugins. It is called on first use.
         number: The name and the parameter that a number in place of a spec stands for.
         methods: The methods that every plugin must have.
 
@@ -139,10 +139,18 @@ class Registry:
     the lock.
     """
 
-    def __init__(self, kind: str, group: str, home: str, number: Tuple[str, str], methods: Tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        kind: str,
+        group: str,
+        load_built_in: Callable[[], types.ModuleType],
+        number: Tuple[str, str],
+        methods: Tuple[str, ...],
+    ) -> None:
         self.kind = kind
         self.group = group
-        self._home = home
+        # called before every lookup, because the import system waits for an import in another thread
+        self._load_built_in = load_built_in
         self.number = number
         self._methods = methods
         self._lock = threading.Lock()
@@ -219,7 +227,7 @@ class Registry:
         """
         names = self._valid_names(name, aliases)
         origin = _caller()
-        self._load_home()
+        self._load_built_in()
         if isinstance(cls, str):
             plugin = self.plugin(cls)
             cls, defaults = plugin.cls, {**(plugin.preset or {}), **defaults}
@@ -246,7 +254,7 @@ class Registry:
             self._scope.reset(token)
 
     def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
-        self._load_home()  # built-in names are taken even before their first use
+        self._load_built_in()  # built-in names are taken even before their first use
         self._require_contract(cls)
         return Plugin(names[0], cls, names[1:], origin)
 
@@ -305,13 +313,9 @@ class Registry:
     def _known(self, name: str) -> Optional[Plugin]:
         found = self._scope.get().get(name) or self._names.get(name)
         if found is None:
-            self._load_home()
+            self._load_built_in()
             found = self._names.get(name)
         return found
-
-    def _load_home(self) -> None:
-        # always, because the import system waits for an import in another thread
-        importlib.import_module(self._home)
 
     def _announcements(self) -> Dict[str, List[Announcement]]:
         if self._announced is None:
@@ -353,12 +357,12 @@ class Registry:
 
     def names(self) -> List[str]:
         """Return all names and aliases, sorted."""
-        self._load_home()
+        self._load_built_in()
         return sorted({*self._names, *self._scope.get(), *self._announcements()})
 
     def listing(self) -> List[Listing]:
         """Return a row for every plugin, also for those that can't be loaded."""
-        self._load_home()
+        self._load_built_in()
         rows: Set[Listing] = set()
         for announcements in self._announcements().values():
             for announcement in announcements:
@@ -381,13 +385,14 @@ class Registry:
 
     def class_named(self, class_name: str) -> Any:
         """Return the class of a plugin by the name of the class: a registered one, or else that of an entry point."""
-        self._load_home()
+        self._load_built_in()
         return _classes(_sorted(self._rows())).get(class_name) or self.classes().get(class_name)
 
     def _is_built_in(self, plugin: Plugin) -> bool:
+        home = self._load_built_in()
         if plugin.preset is None:
-            return plugin.cls.__module__.startswith(self._home + ".")
-        folder = os.path.dirname(str(sys.modules[self._home].__file__))
+            return plugin.cls.__module__.startswith(home.__name__ + ".")
+        folder = os.path.dirname(str(home.__file__))
         return plugin.origin.startswith(folder + os.sep)
 
     def _miss(self, name: str) -> str:
@@ -481,7 +486,7 @@ def _caller() -> str:
 loss_scales = Registry(
     kind="loss scale",
     group="scalekeeper.loss_scales",
-    home="scalekeeper.lossscales",
+    load_built_in=lambda: loaders["scalekeeper.loss_scales"](),
     number=("fixed", "loss_scale_value"),
     methods=("__call__", "update"),
 )

@@ -1,6 +1,7 @@
 """Giving classes names."""
 
 import contextvars
+import email
 import subprocess
 import sys
 import threading
@@ -24,7 +25,9 @@ class Second(DynamicLossScale):
 @pytest.fixture
 def registry():
     """A registry of its own for each test, with the built-in names of an empty module."""
-    return Registry("loss scale", "scalekeeper.tests", "email", ("fixed", "loss_scale_value"), ("__call__", "update"))
+    return Registry(
+        "loss scale", "scalekeeper.tests", lambda: email, ("fixed", "loss_scale_value"), ("__call__", "update")
+    )
 
 
 def test_a_name_and_its_aliases(registry):

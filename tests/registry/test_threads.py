@@ -103,3 +103,26 @@ found = together(*(lambda name=name: type(scalekeeper.resolve(name)) for name in
 print(*(getattr(each, "__name__", each) for each in found), len(set(found)))
 """
     assert run(code) == ["Theirs"] * 8 + ["LogMaxLossScale"] * 2 + ["2"]
+
+
+def test_the_registry_alone_has_the_built_in_policies():
+    """No other room is imported before the first use, which may come from several threads that import it first, too."""
+    code = """
+import sys, threading
+sys.setswitchinterval(1e-6)
+start, found = threading.Barrier(4), []
+def run(statement):
+    start.wait()
+    names = {}
+    exec(statement, names)
+    found.append("scalekeeper.lossscales.dynamic" == type(names["resolve"]("dynamic")).__module__)
+statements = ["from scalekeeper.registry import resolve", "from scalekeeper import resolve"] * 2
+threads = [threading.Thread(target=run, args=(each,)) for each in statements]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+print(found)
+"""
+    command = [sys.executable, "-c", code]
+    assert subprocess.check_output(command, text=True, timeout=60).strip() == str([True] * 4)
+    code = "import sys, scalekeeper.registry as r; print('scalekeeper.lossscales' in sys.modules, r.resolve(8)())"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).split() == ["False", "8.0"]

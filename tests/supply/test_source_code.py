@@ -31,7 +31,6 @@ ALLOWED = {
     ("cli/_isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
     ("cli/_demo/demo_run.py", "subprocess"): "this Python anew, with a module of ours and no shell",
     ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
-    ("registry/_plugins.py", "import of a name"): "the room of the built-in plugins, which the registry's maker names",
     (
         "testing/_replica_checks.py",
         "subprocess",
