@@ -7,13 +7,16 @@ adds to the files of Keras.
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 import dataclasses
+import functools
 
 import numpy as np
 
+from ..registry._compat import metadata
 from ..registry._documents import ADVANCE, HOLD
 from ..registry.errors import Problem, StateMismatchError, TranslationError, UnreadableFileError, shown
 from ..registry.field_types import INT64_MAX
 from ._file_resources import parse_json
+from ._probe_record import PROBE, problems
 
 _NUMERIC = ("int", "uint", "float", "bfloat16", "bool")  # how NumPy's names of numeric types begin
 
@@ -94,7 +97,15 @@ class TrainingState:
     loss_scale_state: Dict[str, Any] = dataclasses.field(default_factory=dict)  # name → number
     skipped_steps: Optional[str] = None  # ADVANCE or HOLD, by the format or by scalekeeper's record
     skips: Dict[str, Any] = dataclasses.field(default_factory=dict)  # counters; empty: no step was skipped
+    probe: Optional[Dict[str, Any]] = None  # what the model computed when it was saved, see probe.py
     notes: List[str] = dataclasses.field(default_factory=list)  # unexpected things, in sentences
+
+
+@functools.lru_cache(maxsize=None)
+def own_version() -> str:
+    """Return the version of scalekeeper."""
+    version: str = metadata.version("scalekeeper")
+    return version
 
 
 def scaled_momentum(value: Value, rate: float, *, divide: bool = False) -> Value:
@@ -167,6 +178,7 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         "has_bare_momentum": state.has_bare_momentum,
         SCALARS: {name: value.read().item() for name, value in state.scalars.items() if value.shape == ()},
         "owners": {owner: list(shape) for owner, shape in state.owners.items()},
+        **({} if state.probe is None else {PROBE: state.probe}),
     }
 
 
@@ -197,6 +209,7 @@ def take_record(state: TrainingState, record: Any) -> None:
     for name, value in (record.get(SCALARS) or {}).items():
         state.scalars.setdefault(name, Value.of(value))
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
+    state.probe = record.get(PROBE)
 
 
 def parse_record(text: Optional[str], path: Any) -> Any:
@@ -255,6 +268,7 @@ def _problems(record: Any) -> Iterator[Problem]:
         message = f"expected {ADVANCE} or {HOLD}, got {shown(record['skipped_steps'])}"
         yield Problem(("skipped_steps",), message, "value")
     yield from _skip_problems(record.get(SKIPS, {}))
+    yield from problems(record.get(PROBE))
     if isinstance(record.get("loss_scale"), Mapping):
         yield from _loss_scale_problems(record["loss_scale"])
     scalars = record.get(SCALARS)
