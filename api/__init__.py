@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from .registry import LossyConversionError as LossyConversionError
     from .registry import MissingFileError as MissingFileError
     from .registry import MissingPackageError as MissingPackageError
+    from .registry import ModelDiffersError as ModelDiffersError
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
@@ -123,6 +124,7 @@ _ROOMS = {
         "LossyConversionError",
         "MissingFileError",
         "MissingPackageError",
+        "ModelDiffersError",
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",

@@ -38,7 +38,9 @@ def _state_adapter(model: Any) -> "Optional[OptimizerAdapter]":
 provide_adapters(_state_adapter)
 
 
-def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True) -> Any:
+def load_model(
+    path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True, *, probe: bool = True
+) -> Any:
     """Load a model and its training state from a file that any TensorFlow wrote.
 
     The optimizer is a :class:`LossScaleOptimizer` with the policy, loss scale, counters, iterations and slots of the
@@ -48,17 +50,19 @@ def load_model(path: Any, custom_objects: Optional[Mapping[str, Any]] = None, co
         path: An H5 file, a SavedModel or a ``.keras`` file.
         custom_objects: Classes by name: layers, losses, and policies that are not registered.
         compile: Whether to compile the model.
+        probe: Whether to call the model and compare what it computes with the probe that :func:`save_model` recorded.
 
     Returns:
         The model.
 
     Raises:
+        ModelDiffersError: The model computes something else than the model that was saved.
         UnreadableFileError: The file holds no model, is corrupt, or the installed Keras cannot rebuild its model.
         MissingFileError: There is no such file.
     """
     from ..serialization import models
 
-    return models.load_model(path, custom_objects, compile, make_optimizer=_make_optimizer)
+    return models.load_model(path, custom_objects, compile, probe=probe, make_optimizer=_make_optimizer)
 
 
 def convert(
@@ -71,6 +75,7 @@ def convert(
     force: bool = False,
     dry_run: bool = False,
     custom_objects: Optional[Mapping[str, Any]] = None,
+    probe: bool = True,
 ) -> "Conversion":
     """Convert a file to another format or for another TensorFlow.
 
@@ -86,11 +91,14 @@ def convert(
         force: Whether to replace an existing destination.
         dry_run: Whether to only report what would be done.
         custom_objects: Classes of the model by name.
+        probe: Whether to call the model that is built for the conversion, and the written one if it is for the
+            installed TensorFlow, and compare what they compute with the probe of the source.
 
     Returns:
         What was done, and what was dropped.
 
     Raises:
+        ModelDiffersError: The converted model computes something else.
         LossyConversionError: Something would be dropped, and ``allow_loss`` is not given.
         DestinationExistsError: The destination exists, and ``force`` is not given.
         ConversionError: The source cannot become what was asked for.
@@ -108,6 +116,7 @@ def convert(
         force=force,
         dry_run=dry_run,
         custom_objects=custom_objects,
+        probe=probe,
     )
 
 

@@ -199,6 +199,22 @@ class IncompleteRestoreWarning(UserWarning):
     """Warns that a restore was not complete: something of the target or of the file is left over."""
 
 
+class ModelDiffersError(ScalekeeperError, ValueError):
+    """Raised when a loaded model does not compute what it computed when it was saved.
+
+    Attributes:
+        layer: The first layer that differs; None if the difference is in no layer that can be compared.
+        difference: How much its output differs; None if the model cannot be called.
+    """
+
+    def __init__(self, message: str, layer: Optional[str] = None, difference: Optional[float] = None) -> None:
+        self.layer, self.difference = layer, difference
+        super().__init__(message)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.layer, self.difference)
+
+
 class TooManySkipsError(ScalekeeperError, RuntimeError):
     """Raised when too many steps in a row were skipped.
 

@@ -3,12 +3,10 @@
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
 
 import dataclasses
-import functools
 import importlib
 
 import numpy as np
 
-from ..registry._compat import metadata
 from ..registry.errors import ConversionError, TranslationError, UnreadableFileError
 from ._variables import owners_of
 from .formats import Format
@@ -19,7 +17,7 @@ from .keras.target import ConversionTarget, conversion_target, layer_arguments
 from .models import model_from_config
 from .optimizer_adapter import OptimizerFactory
 from .restore import restore_state
-from .training_state import TrainingState, Writer, with_rate_in_momentum
+from .training_state import TrainingState, Writer, own_version, with_rate_in_momentum
 
 
 class LoadedSource(NamedTuple):
@@ -98,6 +96,7 @@ def with_model(
         model_config=before.model_config,
         training_config=before.training_config,
         variables=before.variables,
+        probe=before.probe,
     )
     if not before.slots and not before.weight_list:
         state.slots = {}  # those of the new optimizer are not the file's
@@ -131,13 +130,8 @@ def _config_of_slots(declaration: OptimizerConfig) -> Dict[str, Any]:
 def state_for_writing(source: LoadedSource, encoded: Optional[EncodedConfig]) -> TrainingState:
     """Return the state as a record holds it: scalekeeper is its writer, the optimizer is configured for the target."""
     config = source.state.optimizer_config if encoded is None else encoded.config
-    writer = Writer("npz", scalekeeper=_own_version())
+    writer = Writer("npz", scalekeeper=own_version())
     return dataclasses.replace(source.state, writer=writer, optimizer_config=config, listed=[])
-
-
-@functools.lru_cache(maxsize=None)
-def _own_version() -> str:
-    return metadata.version("scalekeeper")
 
 
 class ModelPayload(NamedTuple):

@@ -14,10 +14,12 @@ from ..registry.errors import (
     UnreadableFileError,
 )
 from . import formats
-from ._loaded_source import open_source, with_model
+from ._keras_introspection import installed_keras
+from ._loaded_source import LoadedSource, open_source, with_model
 from .formats import ConversionRequest, Format
 from .keras.target import ConversionTarget, conversion_target
 from .optimizer_adapter import OptimizerFactory
+from .probe import probe_of, require_same
 
 
 class Conversion(BaseModel):
@@ -49,6 +51,7 @@ def convert(
     force: bool = False,
     dry_run: bool = False,
     custom_objects: Optional[Mapping[str, Any]] = None,
+    probe: bool = True,
 ) -> Conversion:
     """Convert a file; see ``scalekeeper.convert``, which passes ``make_optimizer``."""
     source, destination = os.fspath(source), os.fspath(destination)
@@ -65,6 +68,8 @@ def convert(
         loaded = open_source(source, source_codec)
         if codec.needs_model(loaded):
             loaded = with_model(loaded, make_optimizer, custom_objects)
+            if probe:
+                require_same(loaded.model, loaded.state.probe, source)
         encoded = loaded.encoded_for(target)
         plan = codec.plan(ConversionRequest(loaded, target, encoded, make_optimizer, custom_objects))
         if plan.dropped and not allow_loss and not dry_run:
@@ -75,7 +80,8 @@ def convert(
                 plan.dropped,
             )
         if not dry_run:
-            codec.replace(destination, plan.write)
+            check = _check_of(loaded, codec, target, custom_objects) if probe else None
+            codec.replace(destination, plan.write if check is None else lambda path: check(path, plan.write))
     except (ScalekeeperError, OSError):
         raise
     except Exception as error:  # h5py, NumPy, Keras and TensorFlow raise many types for corrupt files
@@ -91,6 +97,22 @@ def convert(
         notes=list(loaded.notes or loaded.state.notes),
         written=not dry_run,
     )
+
+
+def _check_of(
+    source: LoadedSource, codec: Format, target: ConversionTarget, custom_objects: Optional[Mapping[str, Any]]
+) -> Optional[Callable[[str, Callable[[str], None]], None]]:
+    """Return a function that writes a file and compares its model with the source's; None if Keras cannot open it."""
+    if source.model is None or not codec.holds_layers or target.target != conversion_target().target:
+        return None
+    probe = source.state.probe or probe_of(source.model)
+
+    def write_and_compare(path: str, write: Callable[[str], None]) -> None:
+        write(path)
+        model = installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=False)
+        require_same(model, probe, source.path)
+
+    return write_and_compare
 
 
 def _format_of_destination(destination: str, source: Format) -> Format:

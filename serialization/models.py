@@ -17,15 +17,16 @@ from ._variables import by_owner, lazy_values, shapes_by_owner
 from .keras._optimizer_config import config_with_policy, has_loss_scale
 from .keras.profile import profile_of_package
 from .optimizer_adapter import OptimizerFactory
+from .probe import probe_of, require_same
 from .restore import adapter_of, restore_state
-from .training_state import TrainingState
+from .training_state import TrainingState, Writer, own_version
 
 # Up to TF 2.3, Keras builds the models of all threads in one graph, which they would corrupt. The h5py of that time
 # can crash when one thread reads what another one closes.
 _lock = threading.RLock()
 
 
-def save_model(model: Any, path: Any) -> None:
+def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
     """Save a model with its optimizer, atomically.
 
     Keras writes what it always writes, and can read it back without scalekeeper. What Keras leaves out (the loss
@@ -35,6 +36,8 @@ def save_model(model: Any, path: Any) -> None:
         model: A compiled model.
         path: The file: ``.h5`` for H5, ``.keras``, or anything else for a SavedModel. Keras 3 has no SavedModels
             that can be trained further.
+        probe: Whether to record what the model computes from inputs that a fixed rule makes, in inference mode.
+            :func:`load_model` compares it with what the loaded model computes. The model is called for it.
 
     Raises:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
@@ -54,6 +57,9 @@ def save_model(model: Any, path: Any) -> None:
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)
         codec = formats.detect(temporary)
+        if probe:
+            state = TrainingState(Writer("npz", scalekeeper=own_version())) if state is None else state
+            state.probe = probe_of(model)
         if state is not None and codec is not None:
             codec.add_state(temporary, state)
 
@@ -111,6 +117,7 @@ def load_model(
     custom_objects: Optional[Mapping[str, Any]] = None,
     compile: bool = True,
     *,
+    probe: bool = True,
     make_optimizer: OptimizerFactory,
 ) -> Any:
     """Load a model with its optimizer; see ``scalekeeper.load_model``, which passes ``make_optimizer``."""
@@ -126,6 +133,8 @@ def load_model(
         model = _rebuild(path, state, custom_objects)
         if compile and state.optimizer_config is not None:
             compile_with_state(model, path, state, make_optimizer, custom_objects)
+        if probe:
+            require_same(model, state.probe, path)
     return model
 
 

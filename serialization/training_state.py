@@ -7,13 +7,16 @@ adds to the files of Keras.
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import dataclasses
+import functools
 
 import numpy as np
 
+from ..registry._compat import metadata
 from ..registry._documents import ADVANCE, HOLD
 from ..registry.errors import Problem, StateMismatchError, TranslationError, UnreadableFileError, shown
 from ..registry.field_types import INT64_MAX
 from ._file_resources import parse_json
+from ._probe_record import PROBE, problems
 
 _NUMERIC = ("int", "uint", "float", "bfloat16", "bool")  # how NumPy's names of numeric types begin
 
@@ -106,7 +109,15 @@ class TrainingState:
     loss_scale_state: Dict[str, Any] = dataclasses.field(default_factory=dict)  # name → number
     skipped_steps: Optional[str] = None  # ADVANCE or HOLD, by the format or by scalekeeper's record
     skips: Dict[str, Any] = dataclasses.field(default_factory=dict)  # counters; empty: no step was skipped
+    probe: Optional[Dict[str, Any]] = None  # what the model computed when it was saved, see probe.py
     notes: List[str] = dataclasses.field(default_factory=list)  # unexpected things, in sentences
+
+
+@functools.lru_cache(maxsize=None)
+def own_version() -> str:
+    """Return the version of scalekeeper."""
+    version: str = metadata.version("scalekeeper")
+    return version
 
 
 def scaled_momentum(value: Value, rate: float, *, divide: bool = False) -> Value:
@@ -178,11 +189,16 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         SKIPS: state.skips,
         "has_bare_momentum": state.has_bare_momentum,
         SCALARS: {name: value.read().item() for name, value in state.scalars.items() if value.shape == ()},
-        "owners": {owner: list(shape) for owner, shape in state.owners.items()},
-        "variables": {owner: list(shape) for owner, shape in state.model_variables.items()},
-        "paths": state.model_paths,
+        "owners": _shapes(state.owners),
+        **({"variables": _shapes(state.model_variables)} if state.model_variables else {}),
+        **({"paths": state.model_paths} if state.model_paths else {}),
         **({LISTED: [list(each) for each in state.listed]} if state.listed else {}),
+        **({} if state.probe is None else {PROBE: state.probe}),
     }
+
+
+def _shapes(owners: Mapping[str, Tuple[int, ...]]) -> Dict[str, List[int]]:
+    return {owner: list(shape) for owner, shape in owners.items()}
 
 
 def take_record(state: TrainingState, record: Any) -> None:
@@ -215,6 +231,7 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.model_variables = {owner: tuple(shape) for owner, shape in (record.get("variables") or {}).items()}
     state.model_paths = dict(record.get("paths") or {})
     state.listed = [tuple(each) for each in record.get(LISTED) or ()]
+    state.probe = record.get(PROBE)
 
 
 def has_list(record: Any) -> bool:
@@ -332,6 +349,7 @@ def _problems(record: Any) -> Iterator[Problem]:
         message = f"expected {ADVANCE} or {HOLD}, got {shown(record['skipped_steps'])}"
         yield Problem(("skipped_steps",), message, "value")
     yield from _skip_problems(record.get(SKIPS, {}))
+    yield from problems(record.get(PROBE))
     if isinstance(record.get("loss_scale"), Mapping):
         yield from _loss_scale_problems(record["loss_scale"])
     scalars = record.get(SCALARS)

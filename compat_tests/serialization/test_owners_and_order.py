@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import scalekeeper
 from scalekeeper import LossScaleOptimizer
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
+from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, OPTIMIZERS
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
 pytestmark = [

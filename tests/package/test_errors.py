@@ -53,6 +53,7 @@ INTERNAL = {
     "UnreadableError": "becomes a DocumentError",
     "UnsupportedStepError": "the step is then called at every step",
     "_DifferError": "becomes the message of a check in another process",
+    "_NotProbedError": "becomes the reason why a file has no probe",
     "_NotJsonError": "becomes an UnreadableError",
 }
 
