@@ -125,10 +125,7 @@ class _Live:
         """Match the model's variables with those of a training state, which gets the names of scalekeeper's record."""
         _name_variables(state)
         if not state.variables:
-            found = match_owners(
-                shapes_by_owner(self._model.trainable_variables), state.owners, is_ordered=False, classes=self.classes
-            )
-            return found._replace(missing=[], unused=[])
+            return self._match_trained(state)._replace(missing=[], unused=[])
         return match_owners(
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
@@ -138,6 +135,17 @@ class _Live:
             file_paths=state.paths,
             mapping=self._resolve(state),
         )
+
+    def _match_trained(self, state: TrainingState) -> Matching:
+        """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
+        trained = shapes_by_owner(self._model.trainable_variables)
+        return match_owners(trained, state.owners, is_ordered=False, classes=self.classes)
+
+    def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
+        """Return owner in the model → owner of slots, which scalekeeper may have added to a file under other names."""
+        if state.owners and not state.slots.keys() <= state.variables.keys():
+            return self._match_trained(state).pairs
+        return matching.pairs
 
     def _resolve(self, state: TrainingState) -> Dict[str, str]:
         """Return owner in the model → owner in the file, as the caller's mapping says."""
@@ -231,7 +239,7 @@ def restore_state(
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
         _name_weight_list(state, model, matching, optimizer)
-        transfer = optimizer._take_state(state, model.trainable_variables, matching.pairs, check)
+        transfer = optimizer._take_state(state, model.trainable_variables, live.slot_pairs(state, matching), check)
         report = _with_transfer(report, transfer)
     else:
         check(Transfer([], [], [], []))

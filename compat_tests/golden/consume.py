@@ -188,7 +188,7 @@ def _restore(cell, path, expected):
     import scalekeeper
 
     model, optimizer = _built(cell, expected, with_weights=cell.format == "npz")
-    report = scalekeeper.restore(model, path)
+    report = scalekeeper.restore(model, path, partial=True)  # the grade tells what the file lacks
     assert report is not None, "restore gives no report"
     return model, optimizer
 
