@@ -150,10 +150,25 @@ def compile_with_state(
     if state.loss_scale is not None or has_loss_scale(config):
         config = config_with_policy(config, state.loss_scale)
     optimizer = make_optimizer(config, custom_objects)
+    _freeze_layers(model, state.model_config)
     model.compile(optimizer=optimizer, **_compile_arguments(state.training_config or {}, custom_objects))
     report = restore_state(model, state, path, with_weights=False)
     if report.unused:
         warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=4)
+
+
+def _freeze_layers(model: Any, config: Any) -> None:
+    """Freeze the layers that a model's configuration says are frozen: some versions lose that in a SavedModel."""
+    inside = config.get("config") if isinstance(config, Mapping) else None
+    configs = inside.get("layers") if isinstance(inside, Mapping) else None
+    layers = {layer.name: layer for layer in getattr(model, "layers", ())}
+    for each in configs if isinstance(configs, list) else ():
+        arguments = each.get("config") if isinstance(each, Mapping) else None
+        layer = layers.get(arguments.get("name")) if isinstance(arguments, Mapping) else None
+        if layer is not None and arguments.get("trainable") is False and layer.trainable:
+            layer.trainable = False
+        if layer is not None:
+            _freeze_layers(layer, each)
 
 
 def _rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:

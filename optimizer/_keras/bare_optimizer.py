@@ -16,7 +16,7 @@ from ...serialization.optimizer_adapter import OptimizerAdapter
 from ...serialization.training_state import TrainingState
 from .._state import state_transfer
 from .config_objects import create_inner_optimizer, json_values
-from .keras_dispatch import adapter_for, keras_of, own_classes
+from .keras_dispatch import KERAS_PACKAGES, adapter_for, keras_of, own_classes
 
 _classes: Dict[Any, Any] = {}  # adapter → the class derived from it
 
@@ -107,6 +107,13 @@ class _BareOptimizer:
     def variables(self) -> List[Any]:
         found = self._optimizer.variables if self._keras_wrapper is None else self._keras_wrapper.variables
         return list(found() if callable(found) else found)
+
+    def _listed_variables(self) -> List[Any]:
+        """Return no variables if a class of the user writes them in its own way."""
+        cls = type(self._optimizer if self._keras_wrapper is None else self._keras_wrapper)
+        save = getattr(cls, "save_own_variables", None)
+        is_known = save is None or save.__module__.split(".")[0] in KERAS_PACKAGES
+        return super()._listed_variables() if is_known else []  # type: ignore[misc]
 
     # The loss scale of Keras's own wrapper
 

@@ -16,7 +16,7 @@ from ...serialization.keras.profile import KerasProfile
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
 from .config_objects import share_registered_name
 
-_KERAS_PACKAGES = {"keras", "tf_keras", "tensorflow", "tensorflow_core"}
+KERAS_PACKAGES = {"keras", "tf_keras", "tensorflow", "tensorflow_core"}
 
 
 class _Adapter(NamedTuple):
@@ -92,7 +92,7 @@ def adapter_for(keras: Any, optimizer: Any) -> Tuple[Any, Any]:
 def keras_of(optimizer: Any) -> Any:
     """Return the Keras package of an optimizer: a process may hold Keras 3 and tf_keras."""
     packages = {base.__module__.split(".")[0] for base in type(optimizer).__mro__}
-    if not hasattr(optimizer, "apply_gradients") or not packages & _KERAS_PACKAGES:
+    if not hasattr(optimizer, "apply_gradients") or not packages & KERAS_PACKAGES:
         raise _not_an_optimizer(optimizer)
     return keras_of_class(type(optimizer))
 

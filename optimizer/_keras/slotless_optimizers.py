@@ -6,6 +6,7 @@ nor ``get_weights`` nor slots. The adapters provide them with their documented m
 
 from typing import Any, Collection, Dict, List, Mapping, NoReturn, Optional, Sequence, Tuple
 
+import collections.abc
 import functools
 
 import numpy as np
@@ -39,7 +40,7 @@ def _holds_slots(name: str, value: Any, keys: Collection[Any]) -> bool:
     """Return whether an attribute holds one variable, or None, for each trainable variable."""
     if name in ("_variables", "_trainable_variables") or name.startswith("_self_") or not keys:
         return False
-    if isinstance(value, Mapping):
+    if isinstance(value, collections.abc.Mapping):
         values, is_complete = list(value.values()), set(value) == set(keys)
     else:
         values, is_complete = value, isinstance(value, (list, tuple)) and len(value) == len(keys)
@@ -157,7 +158,7 @@ class SlotlessAdapter(LossScaleOptimizer):
         index, attribute = self._indices().get(key), self._slot_attributes().get(slot_name)
         if index is not None and attribute is not None:
             slots = getattr(self.inner_optimizer, attribute)
-            found = slots[key if isinstance(slots, Mapping) else index]
+            found = slots[key if isinstance(slots, collections.abc.Mapping) else index]
             return found if is_variable(found) else None
         return self._added_slots().get((key, slot_name))
 
@@ -165,7 +166,7 @@ class SlotlessAdapter(LossScaleOptimizer):
         found = []
         for name, attribute in self._slot_attributes().items():
             slots = getattr(self.inner_optimizer, attribute)
-            values = slots.values() if isinstance(slots, Mapping) else slots
+            values = slots.values() if isinstance(slots, collections.abc.Mapping) else slots
             found += [(name, each) for each in values if is_variable(each)]
         return found
 

@@ -5,6 +5,8 @@ Keras lists only part of them: an optimizer may hold other optimizers, and lists
 
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
+import collections.abc  # for isinstance: TensorFlow's wrapper of a dict is not a typing.Mapping
+
 from ...serialization._variables import owners_of
 from ...serialization.keras._slots import owner_after_part
 
@@ -174,7 +176,7 @@ def _walk(holder: Any, path: str, depth: int, visited: Set[int]) -> Iterator[Tup
 
 
 def _items(holder: Any) -> List[Tuple[str, Any]]:
-    if isinstance(holder, Mapping):
+    if isinstance(holder, collections.abc.Mapping):
         return [(name if isinstance(name, str) else str(index), holder[name]) for index, name in enumerate(holder)]
     if isinstance(holder, (list, tuple, set, frozenset)):
         return [(str(index), value) for index, value in enumerate(holder)]
@@ -188,7 +190,7 @@ def _items(holder: Any) -> List[Tuple[str, Any]]:
 
 
 def _may_hold_variables(value: Any) -> bool:
-    if isinstance(value, (Mapping, list, tuple, set, frozenset)):
+    if isinstance(value, (collections.abc.Mapping, list, tuple, set, frozenset)):
         return len(value) > 0
     cls = type(value)
     if isinstance(value, type) or not hasattr(value, "__dict__") or cls.__name__ in (*_RANDOM, *_CODE):

@@ -13,9 +13,9 @@ from ...serialization._matching import match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
 from ...serialization._variables import (
     assign_all,
-    by_owner,
     lazy_slots,
     lazy_values,
+    owners_of,
     shapes_by_owner,
     values_of,
 )
@@ -231,12 +231,16 @@ def take_state(
 def _create_nested_slots(
     optimizer: Any, state: TrainingState, variables: Sequence[Any], pairs: Mapping[str, str]
 ) -> None:
-    """Create the slots of optimizers inside that a state has; some optimizers create them in the first step."""
+    """Create the variables of optimizers inside that a state has; some optimizers create them in the first step."""
     for path, nested in nested_adapters(optimizer).items():
-        owners = {
-            own for own, theirs in pairs.items() if any(_is_in(path, name) for name in state.slots.get(theirs, ()))
+        of_owner = {
+            owner: any(_is_in(path, name) for name in state.slots.get(pairs.get(owner, ""), ()))
+            for owner in owners_of(variables)
         }
-        create_slots(nested, [variable for owner, variable in by_owner(variables).items() if owner in owners])
+        if any(of_owner.values()):
+            create_slots(nested, [each for each, has_slot in zip(variables, of_owner.values()) if has_slot])
+        elif any(_is_in(path, name) for name in state.scalars) and hasattr(nested.inner_optimizer, "_create_hypers"):
+            nested.inner_optimizer._create_hypers()
 
 
 def _is_in(path: str, name: str) -> bool:

@@ -2,8 +2,11 @@
 
 from typing import Any, Dict, Mapping, NamedTuple, Optional
 
+import dataclasses
 import json
 import os
+
+import numpy as np
 
 from ...registry.errors import UnreadableFileError
 from .._file_resources import parse_json
@@ -11,11 +14,12 @@ from .._keras_introspection import keeps_policies
 from ..keras._optimizer_config import inner_class
 from ..keras.profile import profile_of_package, skipped_steps_of_keras
 from ..keras.target import ConversionTarget, conversion_target
-from ..training_state import TrainingState, Writer, parse_record, record_of, take_record
-from . import ConversionRequest, WholeModelFormat, WritePlan, checkpoint
+from ..training_state import TrainingState, Value, Writer, parse_record, record_of, state_dict_of, take_record
+from . import ConversionRequest, WholeModelFormat, WritePlan, checkpoint, npz
 from ._wire_format import all_of, fields, last_of, text
 
 RECORD = os.path.join("assets.extra", "scalekeeper.json")  # the file that scalekeeper adds
+_ARRAYS = os.path.join("assets.extra", "scalekeeper.npz")  # another one, if the variables do not hold the whole state
 _GRAPH, _METADATA = "saved_model.pb", "keras_metadata.pb"
 
 
@@ -45,7 +49,9 @@ class SavedModelFormat(WholeModelFormat):
         record = os.path.join(path, RECORD)
         os.makedirs(os.path.dirname(record), exist_ok=True)
         with open(record, "w", encoding="utf-8") as stream:
-            json.dump(record_of(state), stream)
+            json.dump(record_of(dataclasses.replace(state, listed=[])), stream)
+        if not _holds(read(path), state):
+            npz.write_state(os.path.join(path, _ARRAYS), state_dict_of(state))
 
     def obstacle(self, target: ConversionTarget) -> Optional[str]:
         if not target.keras.profile.saves_trainable_saved_models:
@@ -105,7 +111,27 @@ def read(path: str) -> TrainingState:
     record = parse_record(_bytes(added).decode("utf-8", "replace"), added) if os.path.exists(added) else None
     if record is not None:
         take_record(state, record)
+    arrays = os.path.join(path, _ARRAYS)
+    if os.path.exists(arrays):
+        added_state = npz.read(arrays)
+        state.slots, state.scalars, state.owners = added_state.slots, added_state.scalars, added_state.owners
     return state
+
+
+def _holds(found: TrainingState, state: TrainingState) -> bool:
+    """Return whether all arrays of a state were found, each under its name."""
+    slots = {(owner, name): value for owner, each in state.slots.items() for name, value in each.items()}
+    arrays = {name: value for name, value in state.scalars.items() if value.shape != ()}
+    return (
+        {(owner, name) for owner, each in found.slots.items() for name in each} == slots.keys()
+        and arrays.keys() <= found.scalars.keys()
+        and all(_is_equal(found.slots[owner][name], value) for (owner, name), value in slots.items())
+        and all(_is_equal(found.scalars[name], value) for name, value in arrays.items())
+    )
+
+
+def _is_equal(one: Value, other: Value) -> bool:
+    return one.shape == other.shape and np.asarray(one.read()).tobytes() == np.asarray(other.read()).tobytes()
 
 
 class _Description(NamedTuple):
