@@ -28,7 +28,7 @@ MOST_ELEMENTS = 2**24  # of an input
 MOST_INPUTS = 64
 _FIRST = 64  # values of an output that are recorded
 _MOST_LAYERS = 256  # recorded ones; of a deeper model every second, third, … layer
-_PERIOD = 1024  # of the signs of a projection
+_SAMPLE = 2**14  # the most elements that a digest is made from
 
 
 class Digest(NamedTuple):
@@ -48,7 +48,7 @@ class Digest(NamedTuple):
 class Computed(NamedTuple):
     """What a model computes from a probe's inputs."""
 
-    outputs: List[Any]  # arrays of float64
+    outputs: List[Any]  # arrays
     layers: Dict[str, List[Digest]]  # in the order of computation
 
 
@@ -76,14 +76,29 @@ def values(index: int, spec: Mapping[str, Any]) -> Any:
 
 
 def digest(array: Any) -> Digest:
-    """Return the digest of an array of float64."""
-    flat = np.ravel(array)
+    """Return the digest of an array. Of a large one, it is made from a sample of all channels."""
+    flat = np.ravel(array)[:: _stride(np.shape(array))].astype(np.float64)
     finite = np.isfinite(flat)
     non_finite = int(flat.size - np.count_nonzero(finite))
     flat = np.where(finite, flat, 0.0) if non_finite else flat
     count = max(flat.size, 1)
-    signs = np.resize(1.0 - 2.0 * (mixed(0, _PERIOD) % 2), flat.size)
-    return Digest(_rounded(flat @ signs / math.sqrt(count)), _rounded(math.sqrt(flat @ flat / count)), non_finite)
+    # without products of vectors, for which NumPy may wait for threads on a busy machine
+    projection = np.sum(flat * _signs()[: flat.size]) / math.sqrt(count)
+    return Digest(_rounded(projection), _rounded(math.sqrt(np.sum(flat * flat) / count)), non_finite)
+
+
+def _stride(shape: Tuple[int, ...]) -> int:
+    """Return the distance between sampled elements, which has no divisor in common with the number of channels."""
+    size = functools.reduce(operator.mul, shape, 1)
+    stride = -(-size // _SAMPLE) or 1
+    while stride > 1 and math.gcd(stride, shape[-1]) > 1:
+        stride += 1
+    return stride
+
+
+@functools.lru_cache(maxsize=None)
+def _signs() -> Any:
+    return 1.0 - 2.0 * (mixed(0, _SAMPLE) % 2)
 
 
 def _rounded(number: Any) -> float:

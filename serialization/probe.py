@@ -256,11 +256,9 @@ class _Graph:
 
 
 def _array(tensor: Any) -> Any:
-    """Return a tensor as an array of float64; None if it has other values than numbers."""
-    try:
-        return np.asarray(tensor.numpy()).astype(np.float64)
-    except (AttributeError, TypeError, ValueError):
-        return None
+    """Return a tensor as an array; None if it has other values than numbers."""
+    array = np.asarray(tensor.numpy()) if hasattr(tensor, "numpy") else np.empty(0, object)
+    return array if array.dtype.kind in "biufV" else None  # V: bfloat16
 
 
 def _required(array: Any) -> Any:

@@ -49,6 +49,16 @@ def test_the_numbers_are_the_same_in_every_type(dtype):
     assert numbers.max() == 127 / 128
 
 
+def test_a_large_array_is_sampled_over_all_channels():
+    """The sample is small, and every channel is in it."""
+    for channels in (3, 64, 96):
+        array = np.zeros((1, 50, 50, channels))
+        for channel in (0, channels // 2, channels - 1):
+            other = array.copy()
+            other[..., channel] = 1.0
+            assert digest(other).rms == pytest.approx((1 / channels) ** 0.5, rel=0.05)
+
+
 def test_a_probe_survives_json_and_equals_itself():
     """What is recorded is compared with the results that it was made from."""
     layers = {"a": [digest(ARRAY)], "b": [digest(ARRAY * 1e9)]}
