@@ -3,18 +3,20 @@
 from typing import Any, Dict, Iterator, Mapping, Optional
 
 import inspect
-import json
 import os
 import threading
 import warnings
 
-from ..registry.errors import ArgumentError, UnreadableFileError
+from ..registry.errors import ArgumentError, TranslationError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
+from ._rebuilt_models import can_load, load_with_keras, rebuild
 from ._variables import by_owner, lazy_values
-from .keras._optimizer_config import config_with_policy, has_loss_scale
+from .keras._model_config import rules_of_installed_keras, translate_compile_config
+from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale
 from .keras.profile import profile_of_package
+from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
 from .restore import adapter_of, restore_state
 from .training_state import TrainingState
@@ -118,10 +120,17 @@ def load_model(
     with _lock:
         state = codec.read(path)
         codec.require_self_contained(path)
-        if not compile or not (state.loss_scale or has_loss_scale(state.optimizer_config)):
-            return installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=compile)
-        model = _rebuild(path, state, custom_objects)
-        compile_with_state(model, path, state, make_optimizer, custom_objects)
+        has_scale = bool(state.loss_scale) or has_loss_scale(state.optimizer_config)
+        if not has_scale and can_load(state):
+            try:
+                return load_with_keras(path, custom_objects, compile)
+            except Exception:  # Keras raises many types for files of another version; rebuild has its own errors
+                pass
+        model, state = rebuild(path, state, custom_objects)
+        if compile and has_scale:
+            compile_with_state(model, path, state, make_optimizer, custom_objects)
+        elif compile and state.optimizer_config is not None:
+            _compile_bare(model, path, state, custom_objects)
     return model
 
 
@@ -134,52 +143,37 @@ def compile_with_state(
 ) -> None:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
     optimizer = make_optimizer(config_with_policy(state.optimizer_config, state.loss_scale), custom_objects)
-    model.compile(optimizer=optimizer, **_compile_arguments(state.training_config or {}, custom_objects))
+    model.compile(optimizer=optimizer, **_compile_arguments(state, custom_objects))
     report = restore_state(model, state, path, with_weights=False)
     if report.unused:
         warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=4)
 
 
-def _rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:
-    """Return the model with its weights: as the installed Keras loads it, or from a translated configuration."""
-    try:
-        model = installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=False)
-        if not hasattr(model, "compile"):
-            raise TypeError(f"its class {type(model).__name__} is unknown")
-        return model
-    except Exception as error:  # Keras raises many types for files of another Keras
-        if state.model_config is None:
-            raise _not_rebuilt(path, error) from error
-        reason = error
-    try:
-        model = model_from_config(state.model_config, custom_objects)
-    except Exception as error:
-        raise _not_rebuilt(path, reason) from error
-    restore_state(model, state, path)
-    return model
+def _compile_bare(
+    model: Any, path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]] = None
+) -> None:
+    """Compile a model that has its weights with the optimizer of a file, which has no loss scale."""
+    optimizer_config, custom = state.optimizer_config or {}, dict(custom_objects or {})
+    config = decode_config(optimizer_config)
+    if config.class_name not in custom and not can_load(state):
+        optimizer_config = encode_config(conversion_target().keras, config).config
+    optimizer = installed_keras().optimizers.deserialize(optimizer_config, custom_objects=custom)
+    model.compile(optimizer=optimizer, **_compile_arguments(state, custom_objects))
+    # the state of a bare optimizer is restored here, once it gives and takes training state
+    if adapter_of(model) is not None:
+        restore_state(model, state, path, with_weights=False)
+    elif state.slots or state.iterations or any(value.shape for value in state.weight_list):
+        warnings.warn(f"{path}: the state of its optimizer, which has no loss scale, was not restored", stacklevel=4)
 
 
-def model_from_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
-    """Return the model that a configuration of any version describes.
-
-    Only classes of the installed Keras and of ``custom_objects`` are used; nothing else that the configuration may
-    name is imported or run.
-    """
-    from .keras._model_config import translate_for_installed_keras
-
-    translated = translate_for_installed_keras(config, custom_objects)
-    return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=dict(custom_objects or {}))
-
-
-def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:
-    return UnreadableFileError(
-        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}); build it in code, "
-        "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
-    )
-
-
-def _compile_arguments(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def _compile_arguments(state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return losses and metrics as they were compiled."""
+    config = state.training_config or {}
+    if not can_load(state):
+        rules = rules_of_installed_keras()
+        config, dropped = translate_compile_config(config, rules, custom_names=custom_objects or ())
+        if dropped:
+            raise TranslationError(f"pass your own classes in custom_objects; missing: {'; '.join(dropped)}")
     keras = installed_keras()
     arguments: Dict[str, Any] = {}
     for name, module in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):

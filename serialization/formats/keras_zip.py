@@ -1,6 +1,6 @@
 """``.keras`` files of TF 2.12 to 2.15, tf_keras, Keras 3 and scalekeeper. Before 2.12, Keras writes H5 to that name."""
 
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 import datetime
 import json
@@ -15,6 +15,7 @@ from ...registry.errors import TranslationError, UnreadableFileError
 from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import has_member, json_member, readable, seekable_member
+from ..keras._optimizer_config import shipped
 from ..keras.profile import skipped_steps_of_keras
 from ..keras.target import ConversionTarget
 from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer, record_of, take_record
@@ -84,7 +85,7 @@ def read(path: str) -> TrainingState:
         state = TrainingState(
             Writer("keras", keras=version),
             model_config=config,
-            optimizer_config=training.pop("optimizer", None),
+            optimizer_config=_optimizer_config(training.pop("optimizer", None)),
             training_config=training or None,
             skipped_steps=skipped_steps_of_keras(version),
         )
@@ -95,6 +96,14 @@ def read(path: str) -> TrainingState:
     if RECORD in metadata:
         take_record(state, metadata[RECORD])
     return state
+
+
+def _optimizer_config(given: Any) -> Optional[Dict[str, Any]]:
+    """Return the configuration of an optimizer; Keras 2 keeps ``compile("sgd")`` as the name alone."""
+    if isinstance(given, str):
+        classes = {name.lower(): name for name in shipped("optimizers")}
+        return {"class_name": classes.get(given.lower(), given), "config": {}}
+    return given if isinstance(given, dict) else None
 
 
 def h5_member(path: str, name: str) -> H5:
