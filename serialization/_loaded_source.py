@@ -8,13 +8,13 @@ import importlib
 import numpy as np
 
 from ..registry.errors import ConversionError, TranslationError, UnreadableFileError
+from ._rebuilt_models import model_from_config, named_after
 from ._variables import owners_of
 from .formats import Format
 from .keras._model_config import translate_compile_config, translate_model_config
 from .keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
 from .keras.profile import KerasProfile, OptimizerVariables
 from .keras.target import ConversionTarget, conversion_target, layer_arguments
-from .models import model_from_config
 from .optimizer_adapter import OptimizerFactory
 from .restore import restore_state
 from .training_state import TrainingState, Writer, own_version, with_rate_in_momentum
@@ -81,7 +81,8 @@ def with_model(
     if source.declaration is None:
         raise UnreadableFileError(f"{path}: holds no configuration of the optimizer")
     _require_tensorflow(path)
-    model = model_from_config(before.model_config, custom_objects)
+    model = model_from_config(before.model_config, custom_objects, before.writer.keras)
+    before = named_after(model, before)
     optimizer = make_optimizer(_config_of_slots(source.declaration), custom_objects)
     model.compile(optimizer=optimizer, loss="mse")
     report = restore_state(model, before, path)
@@ -169,6 +170,7 @@ class ModelPayload(NamedTuple):
             frozenset(custom_objects or ()),
             where=str(target.keras),
             package=target.keras.package if with_modules else None,
+            keras_version=source.state.writer.keras,
         )
         state = state_for_writing(source, encoded)
         return cls(target, encoded, source.class_name, state, source.model, model_config, training, dropped)

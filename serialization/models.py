@@ -3,19 +3,21 @@
 from typing import Any, Dict, Iterator, Mapping, Optional
 
 import inspect
-import json
 import os
 import threading
 import warnings
 
-from ..registry.errors import ArgumentError, UnreadableFileError
+from ..registry.errors import ArgumentError, TranslationError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
 from ._object_paths import has_layer_names, keras_paths
+from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner
-from .keras._optimizer_config import config_with_policy, has_loss_scale
+from .keras._model_config import rules_of_installed_keras, translate_compile_config
+from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale
 from .keras.profile import profile_of_package
+from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
 from .probe import probe_of, require_same
 from .restore import adapter_of, restore_state
@@ -130,7 +132,7 @@ def load_model(
     with _lock:
         state = codec.read(path)
         codec.require_self_contained(path)
-        model = _rebuild(path, state, custom_objects)
+        model, state = rebuild(path, state, custom_objects)
         if compile and state.optimizer_config is not None:
             compile_with_state(model, path, state, make_optimizer, custom_objects)
         if probe:
@@ -146,15 +148,23 @@ def compile_with_state(
     custom_objects: Optional[Mapping[str, Any]] = None,
 ) -> None:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
-    config: Any = state.optimizer_config
-    if state.loss_scale is not None or has_loss_scale(config):
-        config = config_with_policy(config, state.loss_scale)
-    optimizer = make_optimizer(config, custom_objects)
+    optimizer = make_optimizer(_optimizer_config(state, custom_objects), custom_objects)
     _freeze_layers(model, state.model_config)
-    model.compile(optimizer=optimizer, **_compile_arguments(state.training_config or {}, custom_objects))
+    model.compile(optimizer=optimizer, **_compile_arguments(state, custom_objects))
     report = restore_state(model, state, path, with_weights=False)
     if report.unused:
         warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=4)
+
+
+def _optimizer_config(state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:
+    """Return the configuration of a file's optimizer for the installed Keras; a bare one stays bare."""
+    config: Any = state.optimizer_config
+    if state.loss_scale is not None or has_loss_scale(config):
+        return config_with_policy(config, state.loss_scale)
+    decoded = decode_config(config)
+    if decoded.class_name in (custom_objects or {}) or can_load(state):
+        return config
+    return encode_config(conversion_target().keras, decoded).config
 
 
 def _freeze_layers(model: Any, config: Any) -> None:
@@ -171,46 +181,14 @@ def _freeze_layers(model: Any, config: Any) -> None:
             _freeze_layers(layer, each)
 
 
-def _rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:
-    """Return the model with its weights: as the installed Keras loads it, or from a translated configuration."""
-    try:
-        model = installed_keras().models.load_model(path, custom_objects=dict(custom_objects or {}), compile=False)
-        if not hasattr(model, "compile"):
-            raise TypeError(f"its class {type(model).__name__} is unknown")
-        return model
-    except Exception as error:  # Keras raises many types for files of another Keras
-        if state.model_config is None:
-            raise _not_rebuilt(path, error) from error
-        reason = error
-    try:
-        model = model_from_config(state.model_config, custom_objects)
-    except Exception as error:
-        raise _not_rebuilt(path, reason) from error
-    restore_state(model, state, path)
-    return model
-
-
-def model_from_config(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None) -> Any:
-    """Return the model that a configuration of any version describes.
-
-    Only classes of the installed Keras and of ``custom_objects`` are used; nothing else that the configuration may
-    name is imported or run.
-    """
-    from .keras._model_config import translate_for_installed_keras
-
-    translated = translate_for_installed_keras(config, custom_objects)
-    return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=dict(custom_objects or {}))
-
-
-def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:
-    return UnreadableFileError(
-        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}); build it in code, "
-        "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
-    )
-
-
-def _compile_arguments(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def _compile_arguments(state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return losses and metrics as they were compiled."""
+    config = state.training_config or {}
+    if not can_load(state):
+        rules = rules_of_installed_keras()
+        config, dropped = translate_compile_config(config, rules, custom_names=custom_objects or ())
+        if dropped:
+            raise TranslationError(f"pass your own classes in custom_objects; missing: {'; '.join(dropped)}")
     keras = installed_keras()
     arguments: Dict[str, Any] = {}
     for name, module in (("loss", keras.losses), ("metrics", keras.metrics), ("weighted_metrics", keras.metrics)):

@@ -91,6 +91,7 @@ class TrainingState:
     training_config: Optional[Dict[str, Any]] = None  # loss, metrics, …, as written
     optimizer_config: Optional[Dict[str, Any]] = None  # class_name and config, as written
     variables: Dict[str, Value] = dataclasses.field(default_factory=dict)  # by owner, in the order of the file
+    layers: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # layer → owners, in H5 files
     is_ordered: bool = True  # whether variables are in the order of the model's layers; if not, only names match
     paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # owner → the attributes that lead to it
     path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled

@@ -1,6 +1,6 @@
 """H5 files of every tf.keras, of Keras 3 and of scalekeeper: a whole model, or its weights alone."""
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import dataclasses
 import json
@@ -104,7 +104,7 @@ def read(path: str) -> TrainingState:
         if _is_keras_weights_h5(file):
             _keras_weights_h5.take(state, source, file, None)
         else:
-            state.variables = dict(_variables(source, file))
+            _take_variables(state, source, file)
             values = _optimizer_values(source, file)
         record = parse_record(_untrusted_hdf5.text(file, RECORD), path)
         if not has_list(record):
@@ -143,21 +143,21 @@ def _is_keras_weights_h5(file: Any) -> bool:
     return not is_model and _keras_weights_h5.has_layout(file)
 
 
-def _variables(source: H5, file: Any) -> Iterator[Tuple[str, Value]]:
-    """Yield owner and value, in the order of the model's layers."""
+def _take_variables(state: TrainingState, source: H5, file: Any) -> None:
+    """Take the variables, in the order of the model's layers."""
     group = _untrusted_hdf5.subgroup(file, "model_weights")
     group = file if group is None else group
     layers = _untrusted_hdf5.texts(group, "layer_names")
     if layers is None:
         raise source.corrupt("it has no layers, so Keras did not write it as a model or its weights")
-    taken: Set[str] = set()
     for layer in dict.fromkeys([*layers, "top_level_model_weights"]):
         of_layer = _untrusted_hdf5.subgroup(group, layer)
         for name in _untrusted_hdf5.texts(of_layer, "weight_names") or () if of_layer is not None else ():
             owner = _without_output(name)
-            owner = owner if owner not in taken else f"{owner}#{len(taken)}"  # layers may all use the name "kernel"
-            taken.add(owner)
-            yield owner, source.value(_untrusted_hdf5.member(of_layer, name))
+            if owner in state.variables:  # layers may all use the name "kernel"
+                owner = f"{owner}#{len(state.variables)}"
+            state.variables[owner] = source.value(_untrusted_hdf5.member(of_layer, name))
+            state.layers.setdefault(layer, []).append(owner)
 
 
 def _take_optimizer(state: TrainingState, values: Mapping[str, Value]) -> None:

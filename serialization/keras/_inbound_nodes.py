@@ -146,17 +146,18 @@ def _encode_tensors(call: Call, class_name: str) -> Dict[str, Any]:
             "a layer that is not trainable, then call scalekeeper.restore(model, path)"
         )
     return {
-        "args": [_encode_tensor(inputs)],
-        "kwargs": {name: _encode_tensor(each) for name, each in arguments.items()},
+        "args": [encode_tensor(inputs)],
+        "kwargs": {name: encode_tensor(each) for name, each in arguments.items()},
     }
 
 
-def _encode_tensor(value: Any) -> Any:
+def encode_tensor(value: Any) -> Any:
+    """Return a nest of tensors and constants in the notation of Keras 3."""
     if isinstance(value, Tensor):
         # Keras ignores shape and dtype here
         config = {"shape": [None], "dtype": "float32", "keras_history": list(value)}
         return {"class_name": _KERAS_TENSOR, "config": config}
-    return value.value if isinstance(value, Constant) else _mapped(value, _encode_tensor)
+    return value.value if isinstance(value, Constant) else _mapped(value, encode_tensor)
 
 
 def _encode_lists(call: Call, class_name: str, nested: NestedModels) -> Any:
@@ -209,6 +210,15 @@ def tensors_in(value: Any) -> List[Tensor]:
 
     collect(value)
     return found
+
+
+def renamed(value: Any, names: Mapping[str, str]) -> Any:
+    """Return the same call or nest with other names of layers."""
+    if isinstance(value, Call):
+        return Call(renamed(value.inputs, names), renamed(value.arguments, names))
+    if isinstance(value, Tensor):
+        return value._replace(layer=names[value.layer])
+    return value if isinstance(value, Constant) else _mapped(value, lambda each: renamed(each, names))
 
 
 def _has_tensor(value: Any) -> bool:

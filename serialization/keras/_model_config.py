@@ -4,13 +4,20 @@ Names, defaults and notation differ. A difference that would change what the mod
 file runs: Lambda layers, whose function is in the file, are refused.
 """
 
-from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
 import functools
 import inspect
 
 from ...registry.errors import TranslationError, shown
 from .._keras_introspection import installed_keras, keeps_policies, named_parameters
+from ._changed_meanings import (
+    REPLACED_CLASSES,
+    activation_for,
+    activations,
+    register_activations,
+    with_old_defaults,
+)
 from ._inbound_nodes import (
     Call,
     NestedModels,
@@ -19,9 +26,11 @@ from ._inbound_nodes import (
     encode_call,
     encode_ends,
     has_keras_tensors,
+    renamed,
     without_masks,
 )
 from ._model_config_rules import ModelConfigRules
+from ._operations import encode_operation, is_function_layer
 from .profile import profile_of_package
 
 # class name → the names of its arguments; None if there is no such layer
@@ -30,7 +39,7 @@ Accepts = Callable[[str], Optional[Collection[str]]]
 _REMEDY = "Build the model in code, then call scalekeeper.restore(model, path)."
 _FUNCTIONAL, _SEQUENTIAL = ("Functional", "Model"), "Sequential"
 _CLASSES = {"BatchNormalizationV1": "BatchNormalization", "BatchNormalizationV2": "BatchNormalization"}
-_COMMON_ARGUMENTS = ("name", "trainable", "dtype")
+_CAUSAL_LAYERS = ("AdditiveAttention", "Attention")
 _SHAPES = ("batch_shape", "batch_input_shape")
 _LAYERS_INSIDE = ("layer", "backward_layer", "forward_layer", "cell", "cells")
 _MODULES = {"initializer": "keras.initializers", "regularizer": "keras.regularizers", "constraint": "keras.constraints"}
@@ -52,8 +61,11 @@ _NEUTRAL: Dict[str, Any] = {
     "use_gate": False,
     "zero_output_for_mask": False,
 }
-# arguments that do not change what a layer computes
-_WITHOUT_EFFECT = ("autocast", "implementation", "input_length", "input_shape", "seed")
+# arguments that do not change what a layer computes; a class without the argument trainable has no variables to train
+_WITHOUT_EFFECT = (
+    *("autocast", "implementation", "input_length", "input_shape", "seed", "trainable"),
+    "vocabulary_size",  # of the vocabulary, which is another argument
+)
 # initializers that older Keras has as VarianceScaling: scale and distribution
 _SCALINGS = {
     "HeNormal": (2.0, "truncated_normal"),
@@ -71,6 +83,7 @@ def translate_model_config(
     custom_names: Collection[str] = (),
     where: str = "the installed Keras",
     package: Optional[str] = None,
+    keras_version: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Return the configuration of a Sequential or functional model for another Keras.
 
@@ -83,21 +96,57 @@ def translate_model_config(
         where: The target's name in messages.
         package: The package of the target's Keras, such as tf_keras, if classes of Keras 2 shall have their modules as
             in its ``.keras`` files.
+        keras_version: The version of the Keras that wrote the configuration. None: the configuration tells Keras 2
+            from Keras 3.
 
     Raises:
         TranslationError: If the target has no equivalent.
     """
-    return _Translation(rules, accepts, custom_names, where, package).model(model_config)
+    generation = generation_of(keras_version, model_config)
+    return _Translation(rules, accepts, custom_names, where, package, generation).model(model_config)
 
 
 def translate_for_installed_keras(
-    model_config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]] = None
+    model_config: Mapping[str, Any],
+    custom_objects: Optional[Mapping[str, Any]] = None,
+    keras_version: Optional[str] = None,
 ) -> Dict[str, Any]:
     """Return the configuration of a Sequential or functional model for the Keras of the installed TensorFlow."""
     keras = installed_keras()
-    rules = profile_of_package(keras).model_config_rules(writes_modules=hasattr(keras, "saving"))
-    custom_names = {*(custom_objects or {}), *keras.utils.get_custom_objects()}
-    return translate_model_config(model_config, rules, functools.partial(_accepted_by, keras), custom_names)
+    register_activations(keras)
+    rules = rules_of_installed_keras()
+    custom_names = {*(custom_objects or {}), *keras.utils.get_custom_objects()} - activations().keys()
+    return translate_model_config(
+        model_config, rules, functools.partial(_accepted_by, keras), custom_names, keras_version=keras_version
+    )
+
+
+def rules_of_installed_keras() -> ModelConfigRules:
+    """Return how the Keras of the installed TensorFlow writes model configurations."""
+    keras = installed_keras()
+    return profile_of_package(keras).model_config_rules(writes_modules=hasattr(keras, "saving"))
+
+
+def describes_layers(model_config: Mapping[str, Any]) -> bool:
+    """Return whether a configuration lists the layers of the model, as that of a subclassed model does not."""
+    return _class_name(model_config) in (*_FUNCTIONAL, _SEQUENTIAL) and "layers" in model_config["config"]
+
+
+def generation_of(keras_version: Optional[str], model_config: Optional[Mapping[str, Any]] = None) -> int:
+    """Return 3 for a configuration of Keras 3, otherwise 2."""
+    if keras_version is not None:
+        return 3 if int(keras_version.split(".")[0]) >= 3 else 2
+    return 3 if _has_marks_of_keras_3(model_config) else 2
+
+
+def _has_marks_of_keras_3(value: Any) -> bool:
+    if isinstance(value, Mapping):
+        if value.get("class_name") in ("__keras_tensor__", "DTypePolicy"):
+            return True
+        if value.get("class_name") == "InputLayer":
+            return "batch_shape" in value["config"]
+        return any(map(_has_marks_of_keras_3, value.values()))
+    return isinstance(value, (list, tuple)) and any(map(_has_marks_of_keras_3, value))
 
 
 def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
@@ -107,7 +156,7 @@ def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
     cls = getattr(keras.layers, class_name, None)
     if not inspect.isclass(cls):
         return None
-    return {*named_parameters(cls), *_COMMON_ARGUMENTS}
+    return named_parameters(cls).keys()
 
 
 class _Translation:
@@ -120,12 +169,15 @@ class _Translation:
         custom_names: Collection[str],
         where: str,
         package: Optional[str],
+        generation: int,
     ) -> None:
         self._rules = rules
         self._accepts = accepts
         self._custom_names = frozenset(custom_names)
         self._where = where
         self._package = package
+        self._written_by = generation
+        self._target = 3 if rules.has_keras_tensors else 2
 
     # Models
 
@@ -155,7 +207,15 @@ class _Translation:
 
     def _functional(self, config: Mapping[str, Any]) -> Dict[str, Any]:
         entries = {layer["name"]: layer for layer in config["layers"]}
+        names = {name: self._name(name) for name in entries}
+        if len(set(names.values())) < len(names):
+            same = next(name for name in names if list(names.values()).count(names[name]) > 1 and name != names[name])
+            raise TranslationError(
+                f"{self._where} takes no '/' in the name of a layer, and the model has both {shown(same)} and "
+                f"{shown(names[same])}. {_REMEDY}"
+            )
         nested = _nested_models(entries)
+        renamed_nested = NestedModels(*([names[name] for name in each] for each in nested))
         nodes = [node for each in entries.values() for node in each["inbound_nodes"]]
         comes_from_keras_3 = any(has_keras_tensors(node) for node in nodes)
         operations = [name for name, each in entries.items() if _is_operation(each)]
@@ -174,29 +234,49 @@ class _Translation:
             _class_name(each) == "Masking" or each["config"].get("mask_zero") for each in entries.values()
         )
 
-        def translated(class_name: str, node: Any) -> Any:
-            call = without_masks(decode_call(node, class_name, nested, entries), operations, computes_masks)
-            return encode_call(call, class_name, nested, self._rules.has_keras_tensors)
-
-        layers = [
-            {
-                **self._entry(each),
-                "name": name,
-                "inbound_nodes": [translated(_class_name(each), node) for node in each["inbound_nodes"]],
-            }
-            for name, each in entries.items()
-            if name not in operations
-        ]
+        layers: List[Dict[str, Any]] = []
+        for name, each in entries.items():
+            if name in operations:
+                continue
+            class_name = _class_name(each)
+            calls = [
+                renamed(
+                    without_masks(decode_call(node, class_name, nested, entries), operations, computes_masks), names
+                )
+                for node in each["inbound_nodes"]
+            ]
+            if self._target == 3 and is_function_layer(class_name):
+                layers += encode_operation(names[name], each["config"], calls)
+                continue
+            entry = self._entry(each)
+            calls = [self._call(class_name, each["config"], call) for call in calls]
+            nodes = [encode_call(call, class_name, renamed_nested, self._rules.has_keras_tensors) for call in calls]
+            layers.append({**entry, "name": names[name], "inbound_nodes": nodes})
         inputs, outputs = [
             decode_ends(config[side], nested, comes_from_keras_3) for side in ("input_layers", "output_layers")
         ]
         without_masks(Call(outputs, {}), operations, computes_masks)
+        inputs, outputs = renamed(inputs, names), renamed(outputs, names)
         return {
             "name": config.get("name"),
             "layers": layers,
-            "input_layers": encode_ends(inputs, nested, self._rules.has_keras_tensors),
-            "output_layers": encode_ends(outputs, nested, self._rules.has_keras_tensors),
+            "input_layers": encode_ends(inputs, renamed_nested, self._rules.has_keras_tensors),
+            "output_layers": encode_ends(outputs, renamed_nested, self._rules.has_keras_tensors),
         }
+
+    def _name(self, name: str) -> str:
+        """Return the name of a layer on the target; Keras 3 takes no slash."""
+        return name.replace("/", "_") if self._target == 3 else name
+
+    def _call(self, class_name: str, config: Mapping[str, Any], call: Call) -> Call:
+        """Return a call with the arguments of the target: the causal mask was an argument of the layer up to 2.10."""
+        if class_name in _CAUSAL_LAYERS and config.get("causal") and not self._accepts_argument(class_name, "causal"):
+            return call._replace(arguments={**call.arguments, "use_causal_mask": True})
+        return call
+
+    def _accepts_argument(self, class_name: str, argument: str) -> bool:
+        accepted = None if self._accepts is None else self._accepts(class_name)
+        return accepted is None or argument in accepted
 
     # Layers
 
@@ -205,22 +285,32 @@ class _Translation:
         class_name = _class_name(entry)
         if class_name in (*_FUNCTIONAL, _SEQUENTIAL):
             return self.model(entry)
+        layer = shown(entry["config"].get("name"))
         if class_name == "Lambda":
-            raise TranslationError(f"Lambda layers hold code, and scalekeeper runs no code from a file. {_REMEDY}")
+            raise TranslationError(
+                f"the layer {layer} is a Lambda, whose code is in the file, and scalekeeper runs no code from a file. "
+                f"{_REMEDY}"
+            )
         registered = _registered_name(entry)
         if self._custom_names & {class_name, registered}:
             config = {name: self._value(name, value) for name, value in entry["config"].items()}
             return self._custom_entry(class_name, registered, config)
+        if self._target == 3 and class_name in REPLACED_CLASSES:
+            class_name, arguments = REPLACED_CLASSES[class_name]
+            entry = {**entry, "config": {arguments.get(name, name): each for name, each in entry["config"].items()}}
         accepted = None if self._accepts is None else self._accepts(class_name)
         if self._accepts is not None and accepted is None:
             raise TranslationError(
-                f"{self._where} has no layer {shown(class_name)}. Pass your own class in custom_objects, or register "
-                f"it with Keras. {_REMEDY}"
+                f"{self._where} has no layer {shown(class_name)}, the class of the layer {layer}. If it is your own "
+                f"class, pass it in custom_objects, or register it with Keras. {_REMEDY}"
             )
         return self._wrapped(class_name, self._layer(class_name, entry, accepted), "keras.layers")
 
     def _layer(self, class_name: str, entry: Mapping[str, Any], accepted: Optional[Collection[str]]) -> Dict[str, Any]:
-        config = {name: self._value(name, value) for name, value in entry["config"].items()}
+        config = with_old_defaults(class_name, entry["config"], self._written_by, self._target)
+        config = {name: self._value(name, value) for name, value in config.items()}
+        if "name" in config:
+            config["name"] = self._name(config["name"])
         shape = next((config.pop(name) for name in _SHAPES if config.get(name) is not None), None)
         for name in _SHAPES:
             config.pop(name, None)
@@ -228,18 +318,26 @@ class _Translation:
             config[self._rules.input_shape_key] = shape
             accepted = None if accepted is None else {*accepted, *_SHAPES}
         self._rename(class_name, entry, config)
-        known = accepted if accepted is None else {*accepted, *_COMMON_ARGUMENTS}
+        known = accepted if accepted is None else {*accepted, "name", "dtype"}
         if class_name == _ATTENTION and known is not None and self._rules.keeps_attention_shapes:
             known |= set(_ATTENTION_SHAPES)  # its from_config takes them
         for name, value in list(config.items()):
             if known is not None and name not in known:
-                if not (value is None or name in _WITHOUT_EFFECT or (name in _NEUTRAL and value == _NEUTRAL[name])):
+                if not self._is_without_effect(class_name, name, value):
                     raise TranslationError(
                         f"{name}={shown(value)} of the layer {shown(config.get('name'))} has no equivalent in "
                         f"{self._where}, whose {class_name} accepts {', '.join(sorted(known))}. {_REMEDY}"
                     )
                 del config[name]
         return config
+
+    def _is_without_effect(self, class_name: str, argument: str, value: Any) -> bool:
+        """Return whether a layer computes the same without an argument that the target does not have."""
+        if value is None or argument in _WITHOUT_EFFECT or argument.endswith("_initializer"):
+            return True  # the file has the weights
+        if argument == "causal" and class_name in _CAUSAL_LAYERS:
+            return True  # it becomes an argument of the call
+        return argument in _NEUTRAL and bool(value == _NEUTRAL[argument])
 
     def _rename(self, class_name: str, entry: Mapping[str, Any], config: Dict[str, Any]) -> None:
         """Rename what another generation calls or writes differently."""
@@ -290,7 +388,16 @@ class _Translation:
                 return self._entry(value)  # a layer
             name = value.get("registered_name")
             value = value["config"] if name in (None, "function") else name
-        return self._rules.silu_name if value == "silu" else value
+        if not isinstance(value, str):
+            return value
+        if value not in self._custom_names:
+            value = activation_for(value, self._written_by, self._target)
+            if value in ("silu", "swish"):
+                return self._rules.silu_name
+        if self._target == 3 and (value in self._custom_names or value in activations()):
+            # by its name alone, Keras 3 finds its own functions only
+            return {"module": "builtins", "class_name": "function", "config": value, "registered_name": "function"}
+        return value
 
     def _object(self, argument: str, value: Mapping[str, Any]) -> Any:
         """Return the entry of an initializer, a regularizer or a constraint."""
@@ -381,7 +488,10 @@ _DEFERRED = "auto"  # a loss's reduction in Keras 2, which depends on whether th
 
 
 def translate_compile_config(
-    training: Optional[Mapping[str, Any]], rules: ModelConfigRules, writes_modules: bool = False
+    training: Optional[Mapping[str, Any]],
+    rules: ModelConfigRules,
+    writes_modules: bool = False,
+    custom_names: Collection[str] = (),
 ) -> Tuple[Dict[str, Any], List[str]]:
     """Return what a model is compiled with, without its optimizer, for another Keras; and what is dropped.
 
@@ -390,12 +500,13 @@ def translate_compile_config(
         rules: How the target writes configurations.
         writes_modules: Whether classes have their modules although the rules do not ask for it, as in the ``.keras``
             files of Keras 2.
+        custom_names: Classes of the user, which are kept.
 
     Returns:
         The arguments, and a sentence for each object that is dropped.
     """
     training = training or {}
-    translation = _CompileTranslation(rules, writes_modules or rules.writes_modules, [])
+    translation = _CompileTranslation(rules, writes_modules or rules.writes_modules, frozenset(custom_names), [])
     found: Dict[str, Any] = {"loss_weights": training.get("loss_weights")}
     for name, module in _COMPILED.items():
         found[name] = translation.nest(training.get(name), module)
@@ -407,6 +518,7 @@ def translate_compile_config(
 class _CompileTranslation(NamedTuple):
     rules: ModelConfigRules
     writes_modules: bool
+    custom_names: FrozenSet[str]
     dropped: List[str]
 
     def nest(self, value: Any, module: str) -> Any:
@@ -424,6 +536,8 @@ class _CompileTranslation(NamedTuple):
         class_name, config = value["class_name"], value.get("config")
         if not isinstance(config, Mapping):
             return config  # the name of a function
+        if self.custom_names & {class_name, value.get("registered_name")}:
+            return value
         if class_name == _METRIC_OF_FUNCTION:
             function = config.get("fn")
             return function if isinstance(function, str) else config.get("name")

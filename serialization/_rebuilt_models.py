@@ -1,0 +1,234 @@
+"""Models rebuilt from the configuration in a file, and which of their variables is which in the file.
+
+The layers of the model and of the file come from the same configuration, so they are paired by name, and their
+variables by name and position in the layer. Names of variables alone would not do: Keras 3 calls ``kernel`` what Keras
+2 calls ``depthwise_kernel``, and the name of a nested model may be a part of them or not.
+"""
+
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import dataclasses
+import json
+
+from ..registry.errors import TranslationError, UnreadableFileError
+from ._keras_introspection import installed_keras, is_keras_3
+from ._variables import assign_all, by_owner, owners_of
+from .keras._changed_meanings import activations, register_activations
+from .restore import restore_state
+from .training_state import TrainingState
+
+_SAME_NAMES = {"depthwise_kernel": "kernel"}  # in Keras 2 → in Keras 3
+
+
+class RebuiltModel(NamedTuple):
+    """A model with the weights of a file, and the file's state with the names of the model's variables."""
+
+    model: Any
+    state: TrainingState
+
+
+def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> RebuiltModel:
+    """Return the model of a file: as the installed Keras loads it, or from a translated configuration.
+
+    Only the Keras generation that wrote a file loads it by itself: another one would initialize some variables at
+    random and compute something else with some layers.
+
+    Raises:
+        UnreadableFileError: Neither can rebuild the model; the message names the layer.
+    """
+    if can_load(state):
+        try:
+            model = load_with_keras(path, custom_objects, compile=False)
+            if not hasattr(model, "compile"):
+                raise TypeError(f"its class {type(model).__name__} is unknown")
+            return RebuiltModel(model, named_after(model, state))
+        except Exception as error:  # Keras raises many types for files of another version
+            if state.model_config is None:
+                raise _not_rebuilt(path, error) from error
+    try:
+        model = model_from_config(state.model_config or {}, custom_objects, state.writer.keras)
+    except TranslationError as error:
+        raise UnreadableFileError(f"{path}: the installed Keras cannot rebuild the model: {error}") from error
+    except Exception as error:
+        raise _not_rebuilt(path, error) from error
+    state = named_after(model, state)
+    _fill(model, state, path)
+    return RebuiltModel(model, state)
+
+
+def can_load(state: TrainingState) -> bool:
+    """Return whether the installed Keras shall load a file: its own generation wrote it, or it holds no layers."""
+    from .keras._model_config import describes_layers, generation_of
+
+    if state.model_config is None or not describes_layers(state.model_config):
+        return True
+    installed = 3 if is_keras_3(installed_keras()) else 2
+    return generation_of(state.writer.keras, state.model_config) == installed
+
+
+def load_with_keras(path: str, custom_objects: Optional[Mapping[str, Any]], compile: bool) -> Any:
+    """Return the model as the installed Keras loads it."""
+    register_activations()
+    custom = {**activations(), **(custom_objects or {})}
+    return installed_keras().models.load_model(path, custom_objects=custom, compile=compile)
+
+
+def model_from_config(
+    config: Mapping[str, Any],
+    custom_objects: Optional[Mapping[str, Any]] = None,
+    keras_version: Optional[str] = None,
+) -> Any:
+    """Return the model that a configuration of any version describes.
+
+    Only classes of the installed Keras and of ``custom_objects`` are used; nothing else that the configuration may
+    name is imported or run.
+    """
+    from .keras._model_config import translate_for_installed_keras
+
+    translated = translate_for_installed_keras(config, custom_objects, keras_version)
+    custom = {**activations(), **(custom_objects or {})}
+    return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=custom)
+
+
+def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:
+    return UnreadableFileError(
+        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}); build it in code, "
+        "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
+    )
+
+
+def _fill(model: Any, state: TrainingState, path: str) -> None:
+    """Assign the weights of a file to a model.
+
+    Raises:
+        UnreadableFileError: The file lacks some of them.
+    """
+    live = by_owner(model.weights)
+    if live.keys() <= state.variables.keys():
+        assign_all((variable, state.variables[owner]) for owner, variable in live.items())
+    else:
+        absent = sorted({*live} & {*restore_state(model, state, path).missing})
+        if absent:
+            raise UnreadableFileError(f"{path}: holds no values for {', '.join(absent)} of its model")
+    for layer in _leaves(model):
+        if hasattr(layer, "finalize_state"):
+            layer.finalize_state()  # Keras 3's Normalization computes with copies of its variables
+
+
+# Names
+
+
+def named_after(model: Any, state: TrainingState) -> TrainingState:
+    """Return the state with the names of a model's variables, if the layers say which is which."""
+    pairs = pairs_by_layer(model, state)
+    if pairs is None:
+        return state
+    names = {in_file: owner for owner, in_file in pairs.items()}
+    renamed = {
+        field: {names.get(owner, owner): value for owner, value in getattr(state, field).items()}
+        for field in ("slots", "owners")
+    }
+    variables = {names[owner]: value for owner, value in state.variables.items() if owner in names}
+    return dataclasses.replace(state, variables=variables, layers={}, **renamed)
+
+
+def pairs_by_layer(model: Any, state: TrainingState) -> Optional[Dict[str, str]]:
+    """Return owner in the model → owner in the file, for a model that was built from the file's configuration.
+
+    None if the file does not tell its layers, or if they do not have the variables of the model's layers.
+    """
+    owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
+    if state.layers:
+        in_file = list(state.layers.items())
+        in_model = [(layer.name, [*layer.trainable_weights, *layer.non_trainable_weights]) for layer in model.layers]
+    else:
+        in_file = list(_by_layer_in_config(state))
+        in_model = [(layer.name, list(layer.weights)) for layer in _leaves(model)]
+    groups: Dict[str, List[List[str]]] = {}
+    for name, names in in_file:
+        groups.setdefault(name.replace("/", "_"), []).append(names)
+    pairs: Dict[str, str] = {}
+    for name, variables in in_model:
+        if not variables:
+            continue
+        of_layer = groups.get(name.replace("/", "_"))
+        found = of_layer and _pairs_in_layer(
+            [owners[id(each)] for each in variables], variables, of_layer.pop(0), state
+        )
+        if not found:
+            return None
+        pairs.update(found)
+    return pairs if len(set(pairs.values())) == len(owners) else None
+
+
+def _pairs_in_layer(
+    owners: Sequence[str], variables: Sequence[Any], in_file: Sequence[str], state: TrainingState
+) -> Optional[Dict[str, str]]:
+    """Pair the variables of one layer: by their last names if these differ, otherwise by position."""
+    if len(in_file) > len(owners):
+        in_file = _without_copies(in_file, state)
+    own_names, file_names = [[_last_name(owner) for owner in each] for each in (owners, in_file)]
+    if len(set(own_names)) == len(own_names) and set(own_names) <= set(file_names):
+        if len(set(file_names)) < len(file_names):
+            return None
+        found = {owner: in_file[file_names.index(name)] for owner, name in zip(owners, own_names)}
+    elif len(owners) == len(in_file) and all(
+        own == name or own.isdigit() or name.isdigit() for own, name in zip(own_names, file_names)
+    ):
+        found = dict(zip(owners, in_file))
+    else:
+        return None
+    shapes = {owner: tuple(variable.shape) for owner, variable in zip(owners, variables)}
+    return found if all(state.variables[name].shape == shapes[owner] for owner, name in found.items()) else None
+
+
+def _without_copies(owners: Sequence[str], state: TrainingState) -> List[str]:
+    """Return the variables of a layer without those that a layer in it has too: a file holds both."""
+    found: Dict[Any, str] = {}
+    for owner in owners:
+        value = state.variables[owner]
+        found.setdefault((value.shape, value.dtype, value.read().tobytes()), owner)
+    return list(found.values())
+
+
+def _last_name(owner: str) -> str:
+    name = owner.split("#")[0].split("/")[-1]
+    return _SAME_NAMES.get(name, name)
+
+
+def _by_layer_in_config(state: TrainingState) -> Iterator[Tuple[str, List[str]]]:
+    """Yield the layers of a file whose owners begin with the names of layers in the configuration."""
+    names = sorted(_names_of_leaves(state.model_config), key=len, reverse=True)
+    current: Tuple[Optional[str], str, List[str]] = (None, "", [])
+    for owner in state.variables:
+        layer = next((name for name in names if owner.startswith(name + "/")), None)
+        if layer is None:
+            return
+        copy = owner.partition("#")[2]
+        if current[:2] != (layer, copy):
+            if current[0] is not None:
+                yield current[0], current[2]
+            current = (layer, copy, [])
+        current[2].append(owner)
+    if current[0] is not None:
+        yield current[0], current[2]
+
+
+def _names_of_leaves(entry: Any) -> Iterator[str]:
+    config = entry.get("config") if isinstance(entry, Mapping) else None
+    if not isinstance(config, Mapping):
+        return
+    if isinstance(config.get("layers"), list):
+        for each in config["layers"]:
+            yield from _names_of_leaves(each)
+    elif isinstance(config.get("name"), str):
+        yield config["name"]
+
+
+def _leaves(model: Any) -> Iterator[Any]:
+    """Yield the layers of a model, and those of the models in it instead of these models."""
+    for layer in model.layers:
+        if hasattr(layer, "layers"):
+            yield from _leaves(layer)
+        else:
+            yield layer
