@@ -39,7 +39,12 @@ provide_adapters(_state_adapter)
 
 
 def load_model(
-    path: Any, custom_objects: Optional[Mapping[str, Any]] = None, compile: bool = True, *, probe: bool = True
+    path: Any,
+    custom_objects: Optional[Mapping[str, Any]] = None,
+    compile: bool = True,
+    *,
+    allow_partial: bool = False,
+    probe: bool = True,
 ) -> Any:
     """Load a model and its training state from a file that any TensorFlow wrote.
 
@@ -50,19 +55,28 @@ def load_model(
         path: An H5 file, a SavedModel or a ``.keras`` file.
         custom_objects: Classes by name: layers, losses, and policies that are not registered.
         compile: Whether to compile the model.
+        allow_partial: Whether the model may have variables that the file has no values for.
         probe: Whether to call the model and compare what it computes with the probe that :func:`save_model` recorded.
 
     Returns:
-        The model.
+        The model. If the file lacks a part of the optimizer's state, an :class:`IncompleteRestoreWarning` tells which.
 
     Raises:
+        IncompleteRestoreError: The file has no value for a variable of the model.
         ModelDiffersError: The model computes something else than the model that was saved.
         UnreadableFileError: The file holds no model, is corrupt, or the installed Keras cannot rebuild its model.
         MissingFileError: There is no such file.
     """
     from ..serialization import models
 
-    return models.load_model(path, custom_objects, compile, probe=probe, make_optimizer=_make_optimizer)
+    return models.load_model(
+        path,
+        custom_objects,
+        compile,
+        allow_partial=allow_partial,
+        probe=probe,
+        make_optimizer=_make_optimizer,
+    )
 
 
 def convert(

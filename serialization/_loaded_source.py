@@ -85,7 +85,7 @@ def with_model(
     before = named_after(model, before)
     optimizer = make_optimizer(_config_of_slots(source.declaration), custom_objects)
     model.compile(optimizer=optimizer, loss="mse")
-    report = restore_state(model, before, path)
+    report = restore_state(model, before, path, partial=True)  # what is missing is judged below
     state = dataclasses.replace(
         with_rate_in_momentum(optimizer._give_state()),
         iterations=before.iterations,

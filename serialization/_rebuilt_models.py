@@ -101,15 +101,13 @@ def _fill(model: Any, state: TrainingState, path: str) -> None:
     """Assign the weights of a file to a model.
 
     Raises:
-        UnreadableFileError: The file lacks some of them.
+        IncompleteRestoreError: The file lacks some of them.
     """
     live = by_owner(model.weights)
     if live.keys() <= state.variables.keys():
         assign_all((variable, state.variables[owner]) for owner, variable in live.items())
     else:
-        absent = sorted({*live} & {*restore_state(model, state, path).missing})
-        if absent:
-            raise UnreadableFileError(f"{path}: holds no values for {', '.join(absent)} of its model")
+        restore_state(model, state, path)
     for layer in _leaves(model):
         if hasattr(layer, "finalize_state"):
             layer.finalize_state()  # Keras 3's Normalization computes with copies of its variables

@@ -17,6 +17,8 @@ from .training_state import Value
 # what h5py raises for a corrupt file
 _CORRUPT = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError)
 
+_START = 4096  # bytes of an array that are compared to see whether it was loaded
+
 # Opens an HDF5 file. A value opens it again when it is read, so no file stays open in between.
 Opener = Callable[[], Any]
 
@@ -60,15 +62,19 @@ class H5:
         self._require_own_data(dataset)
         address, is_bfloat16 = dataset.name, _is_bfloat16(dataset)
 
-        def read() -> Any:
+        def read(rows: Any = ()) -> Any:
             with self.opened() as file:
                 found = member(file, address)
                 _require_stored(found)
                 _file_resources.stop()
-                array = found[()]
+                array = found[rows]
             return _from_bfloat16(array) if is_bfloat16 else array
 
-        return Value(tuple(dataset.shape), "float32" if is_bfloat16 else dataset.dtype.name, read)
+        shape = tuple(dataset.shape)
+        row = _size(dataset) // max(1, shape[0]) if shape else 0  # in bytes
+        start = slice(0, max(1, _START // max(1, row)))
+        dtype = "float32" if is_bfloat16 else dataset.dtype.name
+        return Value(shape, dtype, read, (lambda: read(start)) if shape else None)
 
     def _require_own_data(self, dataset: Any) -> None:
         if dataset.external or getattr(dataset, "is_virtual", False):

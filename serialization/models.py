@@ -7,10 +7,11 @@ import os
 import threading
 import warnings
 
-from ..registry.errors import ArgumentError, TranslationError, UnreadableFileError
+from ..registry.errors import ArgumentError, IncompleteRestoreWarning, TranslationError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
+from ._matching import Matching
 from ._object_paths import has_layer_names, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner
@@ -20,7 +21,7 @@ from .keras.profile import profile_of_package
 from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
 from .probe import probe_of, require_same
-from .restore import adapter_of, restore_state
+from .restore import RestoreReport, adapter_of, match_loaded, restore_state
 from .training_state import TrainingState, Writer, own_version
 
 # Up to TF 2.3, Keras builds the models of all threads in one graph, which they would corrupt. The h5py of that time
@@ -119,6 +120,7 @@ def load_model(
     custom_objects: Optional[Mapping[str, Any]] = None,
     compile: bool = True,
     *,
+    allow_partial: bool = False,
     probe: bool = True,
     make_optimizer: OptimizerFactory,
 ) -> Any:
@@ -133,8 +135,11 @@ def load_model(
         state = codec.read(path)
         codec.require_self_contained(path)
         model, state = rebuild(path, state, custom_objects)
+        matching = match_loaded(model, state, path, partial=allow_partial)
         if compile and state.optimizer_config is not None:
-            compile_with_state(model, path, state, make_optimizer, custom_objects)
+            report = compile_with_state(model, path, state, make_optimizer, custom_objects, matching)
+            if not report.complete and not allow_partial:
+                warnings.warn(f"Not everything was restored.\n{report}", IncompleteRestoreWarning, stacklevel=3)
         if probe:
             require_same(model, state.probe, path)
     return model
@@ -146,14 +151,13 @@ def compile_with_state(
     state: TrainingState,
     make_optimizer: OptimizerFactory,
     custom_objects: Optional[Mapping[str, Any]] = None,
-) -> None:
+    matching: Optional[Matching] = None,
+) -> RestoreReport:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
     optimizer = make_optimizer(_optimizer_config(state, custom_objects), custom_objects)
     _freeze_layers(model, state.model_config)
     model.compile(optimizer=optimizer, **_compile_arguments(state, custom_objects))
-    report = restore_state(model, state, path, with_weights=False)
-    if report.unused:
-        warnings.warn(f"Not all of the file could be used.\n{report}", stacklevel=4)
+    return restore_state(model, state, path, with_weights=False, partial=True, matching=matching)
 
 
 def _optimizer_config(state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:

@@ -6,6 +6,8 @@ import functools
 import types
 import warnings
 
+import numpy as np
+
 from ..registry.errors import (
     ArgumentError,
     IncompleteRestoreError,
@@ -18,7 +20,7 @@ from ._file_resources import keep_files_open
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
 from ._optimizer_weight_lists import decode_weights
-from ._variables import assign_all, by_owner, shapes_by_owner
+from ._variables import assign_all, by_owner, shapes_by_owner, values_of
 from .formats import ModelInCode
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value, slots_in_memory
@@ -192,6 +194,62 @@ def _name_variables(state: TrainingState) -> None:
 
 
 @keep_files_open()
+def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool = False) -> Matching:
+    """Match the variables of a model that Keras has loaded, and compare their values with those of the file.
+
+    Args:
+        model: The model.
+        state: The file's state.
+        path: The file, for messages.
+        partial: Whether the model may have variables that the file does not have.
+
+    Returns:
+        The matching. What no name decides is matched by its value, if no other variable has the same.
+
+    Raises:
+        IncompleteRestoreError: A variable of the model has no value of the file.
+    """
+    live = _Live(model)
+    matching = live.match(state)
+    values = dict(zip(live.variables, values_of(live.variables.values())))
+    same = {
+        owner: in_file
+        for owner, in_file in matching.pairs.items()
+        if _is_loaded(values[owner], state.variables[in_file])
+    }
+    left = [owner for owner in live.variables if owner not in same]
+    found = {
+        owner: [
+            in_file
+            for in_file, value in state.variables.items()
+            if in_file not in same.values() and value.shape == values[owner].shape and _is_loaded(values[owner], value)
+        ]
+        for owner in left
+    }
+    chosen = [each for candidates in found.values() for each in candidates]
+    by_value = {owner: each[0] for owner, each in found.items() if len(each) == 1 and chosen.count(each[0]) == 1}
+    pairs = {**same, **by_value}
+    missing = [owner for owner in live.variables if owner not in pairs]
+    unused = [owner for owner in state.variables if owner not in pairs.values()]
+    rules = {**{owner: matching.rules[owner] for owner in same}, **dict.fromkeys(by_value, "value")}
+    if missing and not partial:
+        report = RestoreReport(path, contents_of(state), list(pairs), missing, unused, list(state.notes), rules)
+        raise IncompleteRestoreError(
+            f"{report}\nThe file has no values for {', '.join(missing)} of the model that Keras has built. Build the "
+            "model in code, compile it, and call scalekeeper.restore(model, path); or pass allow_partial=True",
+            report,
+        )
+    return Matching(pairs, missing, unused, rules, matching.notes)
+
+
+def _is_loaded(array: Any, value: Value) -> bool:
+    """Return whether a variable has the value of a file; of a large one, the beginning is compared."""
+    given = value.read() if value.read_start is None else value.read_start()
+    array = array[: len(given)] if value.shape else array
+    return bool(np.array_equal(array, given) or ((array == given) | ((array != array) & (given != given))).all())
+
+
+@keep_files_open()
 def restore_state(
     model: Any,
     state: TrainingState,
@@ -200,6 +258,7 @@ def restore_state(
     *,
     partial: bool = False,
     live: Optional[_Live] = None,
+    matching: Optional[Matching] = None,
 ) -> RestoreReport:
     """Load a training state into a model; without weights, into its optimizer alone.
 
@@ -210,9 +269,10 @@ def restore_state(
         with_weights: Whether to load the model's variables, too.
         partial: Whether variables and slots of the model may be missing.
         live: The model with the caller's mapping.
+        matching: How the variables match, if it is known already.
     """
     live = _Live(model) if live is None else live
-    matching = live.match(state)
+    matching = live.match(state) if matching is None else matching
     with_weights = with_weights and bool(state.variables)
     report = RestoreReport(
         path,

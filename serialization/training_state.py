@@ -44,6 +44,7 @@ class Value(NamedTuple):
     shape: Tuple[int, ...]
     dtype: str
     read: Callable[[], Any]
+    read_start: Optional[Callable[[], Any]] = None  # reads the first rows, where a file can
 
     @classmethod
     def of(cls, array: Any) -> "Value":

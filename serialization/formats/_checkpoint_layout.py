@@ -101,6 +101,9 @@ def _layout(checkpoint: "_Checkpoint", class_name: Optional[str], model: Optiona
     root, optimizer = parts.first() if model is None else parts.chosen_for(model)
     reading = parts.reading(root, optimizer)
     reading.take()
+    if model is None and len(parts.optimizers) > 1:
+        names = ", ".join(parts.optimizers.values())
+        reading.state.notes.append(f"The checkpoint has {len(parts.optimizers)} optimizers ({names}); one is read.")
     layout = Layout(reading.state, checkpoint.graph, checkpoint.value, reading.owners, len(parts.optimizers))
     if optimizer is None:
         return layout
