@@ -89,8 +89,8 @@ def expected_slots(trained):
     if hasattr(inner, "get_slot"):
         slots = {name: [inner.get_slot(variable, name) for variable in variables] for name in inner.get_slot_names()}
     else:
-        own = inner.variables
-        attributes = slot_attributes(inner, own() if callable(own) else own)
+        keys = inner._index_dict if hasattr(inner, "_index_dict") else inner._trainable_variables_indices
+        attributes = slot_attributes(inner, keys)
         slots = {name: getattr(inner, attribute) for name, attribute in attributes.items()}
     return {
         owner: {name: values[place].numpy() for name, values in slots.items()} for place, owner in enumerate(TRAINED)
