@@ -7,6 +7,7 @@ out. ``SCALEKEEPER_WHOLE`` runs all of it; otherwise every row runs in one forma
 import functools
 import itertools
 import os
+import re
 
 import pytest
 import tensorflow as tf
@@ -254,6 +255,34 @@ for kind, (label, names) in itertools.product(KINDS, {"named": FIVE, "automatic"
     Row(f"frozen-later-{label}-{kind}", of(kind, names), of(kind, names, frozen="c"), forms)
     Row(f"frozen-always-{label}-{kind}", of(kind, names, frozen="bd"), forms=forms, expect="equal")
 
+# Layers that are frozen or unfrozen between the last step and the save
+
+
+def freeze(key, is_trainable=False):
+    def change(program):
+        program.first.parts[key].trainable = is_trainable
+
+    return change
+
+
+for kind, (label, names) in itertools.product(KINDS, {"named": FIVE, "automatic": FIVE_AUTOMATIC}.items()):
+    forms = subclass_files(kind, ALL)
+    Row(f"frozen-before-saving-{label}-{kind}", of(kind, names), forms=forms, then=freeze("b"))
+    Row(
+        f"frozen-before-saving-and-later-{label}-{kind}",
+        of(kind, names),
+        of(kind, names, frozen="b"),
+        forms,
+        then=freeze("b"),
+    )
+    Row(
+        f"unfrozen-before-saving-{label}-{kind}",
+        of(kind, names, frozen="b"),
+        of(kind, names),
+        forms,
+        then=freeze("b", True),
+    )
+
 # Own loops
 
 for kind, (label, order) in itertools.product(
@@ -334,6 +363,26 @@ for kind in KINDS:
         "no swap",
         **partial,
     )
+
+    Row(
+        f"new-head-of-the-same-shape-{kind}",
+        of(kind, NAMED),
+        of(kind, {"enc": "enc", "mid": "mid", "new": "new"}),
+        forms,
+        "partial",
+        **partial,
+    )
+
+if scenarios.accepts(scalekeeper.restore, "mapping"):
+    for kind in ("sequential", "functional"):
+        Row(
+            f"mapping-one-renamed-the-other-way-{kind}",
+            of(kind, {**NAMED, "end": "end"}),
+            of(kind, {"dec": "dec", "end": "last", "mid": "middle", "enc": "enc"}),
+            ("h5",),
+            "equal",
+            options=lambda made: {"mapping": {key: made.first.parts[key] for key in ("mid", "end")}},
+        )
 
 # Structure
 
@@ -439,6 +488,88 @@ def blocks(others=0, **options):
     model(tf.zeros((1, 3)))
     return scenarios.program(model, model.parts(), wrapped())
 
+
+def both_directions(others=0):
+    """Two bidirectional layers, whose inner layers have equal shapes."""
+    for _ in range(others):
+        tf.keras.layers.SimpleRNN(2)
+    inputs = outputs = tf.keras.Input((4, 3))
+    parts = {}
+    for key in ("one", "two"):
+        layer = tf.keras.layers.Bidirectional(
+            tf.keras.layers.SimpleRNN(3, return_sequences=True), merge_mode="sum", name=None
+        )
+        outputs = layer(outputs)
+        parts.update({key + "-forward": layer.forward_layer, key + "-backward": layer.backward_layer})
+    return scenarios.program(tf.keras.Model(inputs, outputs), parts, wrapped())
+
+
+def attention(others=0, names=(None, None)):
+    """Two attention layers, whose inner layers have equal shapes."""
+    for _ in range(others):
+        tf.keras.layers.MultiHeadAttention(1, 1)
+    inputs = outputs = tf.keras.Input((4, 3))
+    parts = {}
+    for key, name in zip(("one", "two"), names):
+        layer = tf.keras.layers.MultiHeadAttention(1, 3, name=name)
+        outputs = layer(outputs, outputs)
+        parts.update(
+            {f"{key}-{each}": getattr(layer, f"_{each}_dense") for each in ("query", "key", "value", "output")}
+        )
+    return scenarios.program(tf.keras.Model(inputs, outputs), parts, wrapped())
+
+
+Row("bidirectional", both_directions, expect="equal")
+Row("bidirectional-shifted", both_directions, functools.partial(both_directions, others=2))
+if hasattr(tf.keras.layers, "MultiHeadAttention"):
+    Row("attention", attention, expect="equal")
+    Row("attention-shifted", attention, functools.partial(attention, others=2))
+    Row("attention-named", functools.partial(attention, names=("p", "q")), expect="equal")
+    Row(
+        "attention-renamed",
+        functools.partial(attention, names=("p", "q")),
+        functools.partial(attention, names=("p", "r")),
+    )
+
+
+def combined(is_named=False):
+    """The classic GAN of Keras: a frozen discriminator inside the model that trains the generator."""
+    models = {
+        name: {key: dense(f"{name}_{key}" if is_named else None) for key in ("x", "y")}
+        for name in ("generator", "discriminator")
+    }
+    inputs = tf.keras.Input((3,))
+    inner = {name: model_of("functional", layers, name) for name, layers in models.items()}
+    inner["discriminator"].trainable = False
+    parts = {f"{name}.{key}": layer for name, layers in models.items() for key, layer in layers.items()}
+    model = tf.keras.Model(inputs, inner["discriminator"](inner["generator"](inputs)))
+    return scenarios.program(model, parts, wrapped())
+
+
+for is_named in (False, True):
+    Row(
+        f"gan-in-one-model-{'named' if is_named else 'automatic'}",
+        functools.partial(combined, is_named),
+        expect="equal",
+    )
+
+
+def optimizer_alone(names=NAMED, **options):
+    """A checkpoint of the optimizer without the model."""
+    whole = chain("functional", names, **options)
+    return Program(whole.units, {"optimizer": whole.first.optimizer})
+
+
+for label, order in {"in-order": list, "reversed": lambda each: each[::-1]}.items():
+    Row(f"optimizer-alone-{label}", optimizer_alone, forms=("checkpoint",), order=order)
+    Row(
+        f"optimizer-alone-{label}-frozen",
+        functools.partial(optimizer_alone, frozen=["enc"]),
+        functools.partial(optimizer_alone, frozen=["dec"]),
+        forms=("checkpoint",),
+        expect="refused",
+        order=order,
+    )
 
 BLOCK_FORMS = ("checkpoint", "keras", "npz", "saved_model")
 Row("layers-in-lists", blocks, forms=BLOCK_FORMS, expect="equal")
@@ -586,21 +717,24 @@ LOADS = {
     "nested": functools.partial(nested, inner_names={"x": None, "y": None}),
     "shared": shared,
     "bare": of("functional", NAMED, optimizer=BARE),
+    "subclassed": of("subclassed", NAMED),
+    "subclassed-automatic": of("subclassed", AUTOMATIC),
 }
 if HAS_NEW_OPTIMIZERS:
     LOADS["moving-averages"] = averaging
 for label, make in LOADS.items():
     again = functools.partial(by_name, make)
-    Row(f"load-model-{label}", again, forms=MODEL_FILES, expect="equal", load=loaded)
+    files = subclass_files(label.split("-")[0], MODEL_FILES)
+    Row(f"load-model-{label}", again, forms=files, expect="equal", load=loaded)
     Row(
         f"load-model-own-loop-{label}",
         again,
-        forms=MODEL_FILES,
+        forms=files,
         expect="any" if label == "bare" else "equal",
         load=loaded,
         order=lambda each: each[::-1],
     )
-    Row(f"load-model-plain-{label}", again, forms=PLAIN[:3], load=loaded)
+    Row(f"load-model-plain-{label}", again, forms=subclass_files(label.split("-")[0], PLAIN[:3]), load=loaded)
 for label in ("named", "batch-norm"):
     again = functools.partial(by_name, LOADS[label])
     Row(
@@ -678,7 +812,17 @@ for label, names in {"named": NAMED, "automatic": AUTOMATIC}.items():
 
 CASES = [(row, form) for row in ROWS for form in row.forms]
 if "SCALEKEEPER_WHOLE" not in os.environ:
-    CASES = [(row, row.forms[index % len(row.forms)]) for index, row in enumerate(ROWS) if row.forms]
+    # two cases of each scenario; the kinds of models and the formats take turns
+    scenarios_by_name = {}
+    for row, form in CASES:
+        scenarios_by_name.setdefault(re.sub("-(sequential|functional|subclassed)$", "", row.name), []).append(
+            (row, form)
+        )
+    CASES = [
+        each[position]
+        for index, each in enumerate(scenarios_by_name.values())
+        for position in sorted({index % len(each), (index + len(each) // 2) % len(each)})
+    ]
 
 
 def outcome(row, form, folder):
