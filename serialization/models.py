@@ -12,6 +12,7 @@ from ..registry.errors import ArgumentError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
+from ._keras_saving import by_scalekeeper
 from ._variables import by_owner, lazy_values
 from .keras._optimizer_config import config_with_policy, has_loss_scale
 from .keras.profile import profile_of_package
@@ -93,7 +94,8 @@ def _leaf_layers(model: Any) -> Iterator[Any]:
 def _save_with_keras(model: Any, path: str) -> None:
     compiled: Any = getattr(model, "_compile_config", None)
     config = dict(compiled.config) if hasattr(compiled, "config") else None
-    model.save(path)
+    with by_scalekeeper():
+        model.save(path)
     if config is not None:  # Keras 3 removes the optimizer from it when it writes H5, and the next file would lack it
         compiled.config.update(config)
 
