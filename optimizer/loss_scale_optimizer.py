@@ -11,6 +11,7 @@ from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
+from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
 from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
@@ -390,6 +391,9 @@ class LossScaleOptimizer:
         assert self._profile is not None
         name = getattr(self, "name", None) if self._profile.writes_wrapper_name else None
         config = encode_wrapper(self._profile, json_values(self._serialized_inner()), self._policy_config(), name)
+        file_format = format_in_progress()
+        if file_format is not None:  # Keras's own model.save asks, which would lose the state
+            config[self._profile.inner_key].update(state_transfer.state_for_keras(self, file_format))
         return {**config, **self._monitor.config()}
 
     def _policy_config(self) -> Dict[str, Any]:

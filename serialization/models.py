@@ -11,6 +11,7 @@ from ..registry.errors import ArgumentError, IncompleteRestoreWarning, Translati
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import installed_keras
+from ._keras_saving import by_scalekeeper
 from ._matching import Matching
 from ._object_paths import has_layer_names, keras_paths
 from ._rebuilt_models import can_load, rebuild
@@ -101,7 +102,8 @@ def _leaf_layers(model: Any) -> Iterator[Any]:
 def _save_with_keras(model: Any, path: str) -> None:
     compiled: Any = getattr(model, "_compile_config", None)
     config = dict(compiled.config) if hasattr(compiled, "config") else None
-    model.save(path)
+    with by_scalekeeper():
+        model.save(path)
     if config is not None:  # Keras 3 removes the optimizer from it when it writes H5, and the next file would lack it
         compiled.config.update(config)
 

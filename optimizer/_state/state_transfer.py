@@ -3,12 +3,14 @@
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import sys
+import warnings
 
 import numpy as np
 import tensorflow as tf
 
 from ...registry._compat import metadata
 from ...registry.errors import ArgumentError, Problem, StateMismatchError
+from ...serialization._keras_saving import KEY
 from ...serialization._matching import match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
 from ...serialization._variables import (
@@ -28,6 +30,7 @@ from ...serialization.training_state import (
     TrainingState,
     Value,
     Writer,
+    record_of,
     scaled_momentum,
     slots_in_memory,
     state_of_dict,
@@ -170,6 +173,22 @@ def _listed(optimizer: Any, found: Inventory) -> List[Tuple[str, ...]]:
     for owner, slots in found.slots.items():
         meanings.update({identity(slot): (SLOT, owner, name) for name, slot in slots.items()})
     return [meanings.get(identity(variable), ()) for variable in optimizer._listed_variables()]
+
+
+def state_for_keras(optimizer: Any, file_format: str) -> Dict[str, Any]:
+    """Return what a file of Keras's own ``model.save`` holds of the state, beside the inner optimizer's configuration.
+
+    Keras calls this through ``get_config``.
+    """
+    if not tf.executing_eagerly():
+        return {}
+    if file_format == "keras" and not hasattr(optimizer, "save_own_variables"):
+        warnings.warn(
+            "Keras writes no iterations and slots of a legacy optimizer to a .keras file: save the model with "
+            "scalekeeper.save_model or scalekeeper.ModelCheckpoint, or as H5",
+            stacklevel=3,
+        )
+    return {KEY: {**record_of(give_state(optimizer)), "optimizer": None}}
 
 
 def expected_weights(optimizer: Any) -> Expected:

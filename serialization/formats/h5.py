@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from .. import _untrusted_hdf5
+from .._keras_saving import take_record_in_config
 from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._variables import owners_of, values_of
@@ -107,6 +108,8 @@ def read(path: str) -> TrainingState:
             _take_variables(state, source, file)
             values = _optimizer_values(source, file)
         record = parse_record(_untrusted_hdf5.text(file, RECORD), path)
+        in_config = take_record_in_config(optimizer_config, len(values))
+        record = in_config if record is None else record
         if not has_list(record):
             _take_optimizer(state, values)
         if record is not None:

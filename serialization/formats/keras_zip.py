@@ -13,6 +13,7 @@ import zipfile
 import h5py
 
 from ...registry.errors import TranslationError, UnreadableFileError
+from .._keras_saving import by_scalekeeper, take_record_in_config
 from .._loaded_source import ModelPayload
 from .._untrusted_hdf5 import H5, require_self_contained
 from .._zip_members import has_member, json_member, readable, seekable_member
@@ -105,8 +106,9 @@ def read(path: str) -> TrainingState:
     with source.opened() as file:
         _keras_weights_h5.take(state, source, file, config)
         values = _keras_weights_h5.optimizer_values(source, file)
-        if RECORD in metadata:
-            take_record(state, metadata[RECORD])
+        record = metadata.get(RECORD, take_record_in_config(state.optimizer_config, len(values)))
+        if record is not None:
+            take_record(state, record)
         if state.listed:
             take_listed(state, values, path)
         h5.take_added_slots(state, source, file)
@@ -195,7 +197,8 @@ def write(path: str, payload: ModelPayload) -> None:
 
 
 def _write_weights(model: Any, path: str, weights: str) -> None:
-    model.save(path)
+    with by_scalekeeper():
+        model.save(path)
     if not zipfile.is_zipfile(path):
         raise TranslationError(
             "the installed TensorFlow does not write .keras files, which is needed to write one for another: use "
