@@ -17,6 +17,7 @@ from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
 from .training_state import TrainingState
 
+_FORGOTTEN = ("SpectralNormalization",)  # layers of Keras 2 that it does not find by itself when it loads a model
 _SAME_NAMES = {"depthwise_kernel": "kernel"}  # in Keras 2 → in Keras 3
 
 
@@ -69,8 +70,7 @@ def can_load(state: TrainingState) -> bool:
 def load_with_keras(path: str, custom_objects: Optional[Mapping[str, Any]], compile: bool) -> Any:
     """Return the model as the installed Keras loads it."""
     register_activations()
-    custom = {**activations(), **(custom_objects or {})}
-    return installed_keras().models.load_model(path, custom_objects=custom, compile=compile)
+    return installed_keras().models.load_model(path, custom_objects=_known_objects(custom_objects), compile=compile)
 
 
 def model_from_config(
@@ -86,8 +86,16 @@ def model_from_config(
     from .keras._model_config import translate_for_installed_keras
 
     translated = translate_for_installed_keras(config, custom_objects, keras_version)
-    custom = {**activations(), **(custom_objects or {})}
-    return installed_keras().models.model_from_json(json.dumps(translated), custom_objects=custom)
+    return installed_keras().models.model_from_json(
+        json.dumps(translated), custom_objects=_known_objects(custom_objects)
+    )
+
+
+def _known_objects(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return classes and functions by name: those of the user, of scalekeeper, and what Keras itself forgets."""
+    layers = installed_keras().layers
+    forgotten = {name: getattr(layers, name) for name in _FORGOTTEN if hasattr(layers, name)}
+    return {**forgotten, **activations(), **(custom_objects or {})}
 
 
 def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:

@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 
+from ..registry._optimizer_spec import OPTIMIZERS
 from ..registry.errors import ArgumentError, IncompleteRestoreWarning, TranslationError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
@@ -17,7 +18,7 @@ from ._object_paths import has_layer_names, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner
 from .keras._model_config import rules_of_installed_keras, translate_compile_config
-from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale
+from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale, shipped
 from .keras.profile import profile_of_package
 from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
@@ -168,7 +169,7 @@ def _optimizer_config(state: TrainingState, custom_objects: Optional[Mapping[str
     if state.loss_scale is not None or has_loss_scale(config):
         return config_with_policy(config, state.loss_scale)
     decoded = decode_config(config)
-    if decoded.class_name in (custom_objects or {}) or can_load(state):
+    if decoded.class_name in (custom_objects or {}) or decoded.class_name not in shipped(OPTIMIZERS):
         return config
     return encode_config(conversion_target().keras, decoded).config
 

@@ -197,7 +197,7 @@ ONE_LAYER = {
     "dot": _merged(lambda: layers.Dot(axes=(2, 2), normalize=True), SEQUENCE, (2, 4)),
     "batch_normalization": _one(lambda: layers.BatchNormalization(), IMAGE),
     "batch_normalization_options": _one(
-        lambda: layers.BatchNormalization(axis=1, momentum=0.9, epsilon=0.01, scale=False), IMAGE
+        lambda: layers.BatchNormalization(axis=1, momentum=0.9, epsilon=0.01, scale=False), SEQUENCE
     ),
     "layer_normalization": _one(lambda: layers.LayerNormalization(), SEQUENCE),
     "layer_normalization_axes": _one(lambda: layers.LayerNormalization(axis=[1, 2], epsilon=0.1), SEQUENCE),
@@ -217,7 +217,7 @@ ONE_LAYER = {
     "category_encoding": _one(
         lambda: _preprocessing("CategoryEncoding")(num_tokens=7, output_mode="multi_hot"), (5,), "int32"
     ),
-    "hashing": _one(lambda: _preprocessing("Hashing")(num_bins=4), (5,), "int64"),
+    "hashing": _one(lambda: _preprocessing("Hashing")(num_bins=4, salt=[133, 137]), (5,), "int64"),
     "integer_lookup": _one(lambda: _preprocessing("IntegerLookup")(vocabulary=[3, 1, 4]), (5,), "int64"),
     "random_flip": _one(lambda: _preprocessing("RandomFlip")("horizontal"), IMAGE),
     "random_rotation": _one(lambda: _preprocessing("RandomRotation")(0.1), IMAGE),

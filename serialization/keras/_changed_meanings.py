@@ -22,6 +22,17 @@ def keras3_hard_sigmoid(x: Any) -> Any:
     return _clipped_line(x, 1.0 / 6.0)
 
 
+def keras3_hard_silu(x: Any) -> Any:
+    """Return Keras 3's ``hard_silu``, also called ``hard_swish``: ``x * hard_sigmoid(x)``."""
+    return x * keras3_hard_sigmoid(x)
+
+
+def keras3_relu6(x: Any) -> Any:
+    """Return Keras 3's ``relu6``: ``min(max(x, 0), 6)``."""
+    keras = installed_keras()
+    return (keras.ops if is_keras_3(keras) else keras.backend).clip(x, 0.0, 6.0)
+
+
 def _clipped_line(x: Any, slope: float) -> Any:
     keras = installed_keras()
     if is_keras_3(keras):
@@ -33,17 +44,19 @@ def _clipped_line(x: Any, slope: float) -> Any:
 
 
 class ChangedActivation(NamedTuple):
-    """An activation with one definition in Keras 2 and another one in Keras 3."""
+    """An activation with one definition in Keras 2 and another one in Keras 3; None: it does not exist there."""
 
-    in_keras_2: Callable[[Any], Any]
+    in_keras_2: Optional[Callable[[Any], Any]]
     in_keras_3: Callable[[Any], Any]
 
-    def of(self, generation: int) -> Callable[[Any], Any]:
-        return self.in_keras_3 if generation == 3 else self.in_keras_2
 
-
-# name in both → its definitions
-CHANGED: Dict[str, ChangedActivation] = {"hard_sigmoid": ChangedActivation(keras2_hard_sigmoid, keras3_hard_sigmoid)}
+# name → its definitions
+CHANGED: Dict[str, ChangedActivation] = {
+    "hard_sigmoid": ChangedActivation(keras2_hard_sigmoid, keras3_hard_sigmoid),
+    "hard_silu": ChangedActivation(None, keras3_hard_silu),
+    "hard_swish": ChangedActivation(None, keras3_hard_silu),
+    "relu6": ChangedActivation(None, keras3_relu6),
+}
 
 
 def activation_for(name: str, written_by: int, target: int) -> str:
@@ -56,8 +69,9 @@ def activation_for(name: str, written_by: int, target: int) -> str:
     'hard_sigmoid'
     """
     for shared, changed in CHANGED.items():
-        for generation in (2, 3):
-            function = changed.of(generation)
+        for generation, function in zip((2, 3), changed):
+            if function is None:
+                continue
             is_meant = name in (registered_name(function), function.__name__)
             is_meant = is_meant or (name == shared and written_by == generation)
             if is_meant:
@@ -71,7 +85,7 @@ def registered_name(function: Callable[[Any], Any]) -> str:
 
 def activations() -> Dict[str, Callable[[Any], Any]]:
     """Return the activations by all names that files may have for them."""
-    functions = [changed.of(generation) for changed in CHANGED.values() for generation in (2, 3)]
+    functions = [each for changed in CHANGED.values() for each in changed if each is not None]
     return {name: each for each in functions for name in (each.__name__, registered_name(each))}
 
 

@@ -6,17 +6,18 @@ once. Keras 3 does so only in the outputs of the outer model, and only for funct
 
 from typing import Any, Callable, Collection, Dict, List, Mapping, NamedTuple, Sequence
 
-from ...registry.errors import TranslationError, shown
+from ...registry.errors import TranslationError
 
+FUNCTION_LAYERS = ("TFOpLambda", "SlicingOpLambda")  # of Keras 2, for functions of TensorFlow
 _CONSTANT = "_CONSTANT_VALUE"
 _KERAS_TENSOR = "__keras_tensor__"
 # class → names of its call arguments after the first
-_RECURRENT = dict.fromkeys(
+RECURRENT = dict.fromkeys(
     ("LSTM", "GRU", "SimpleRNN", "RNN", "Bidirectional", "ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
     ("initial_state", "mask", "training"),
 )
 _ARGUMENTS: Dict[str, Sequence[str]] = {
-    **_RECURRENT,
+    **RECURRENT,
     "MultiHeadAttention": ("value", "key"),
     "BatchNormalization": ("training", "mask"),
     "Dropout": ("training",),
@@ -69,23 +70,24 @@ def decode_call(node: Any, class_name: str, nested: NestedModels, layers: Collec
 
 
 def _decode_tensors(node: Mapping[str, Any], class_name: str) -> Call:
-    first, *rest = [_decode_tensor(each) for each in node["args"]]
+    first, *rest = [decode_tensor(each) for each in node["args"]]
     names = _ARGUMENTS.get(class_name, ())
     if len(rest) > len(names):
         raise TranslationError(
             f"{class_name} is called with {len(rest) + 1} positional arguments, and the names of {len(names) + 1} are "
             "known: build the model in code, then call scalekeeper.restore(model, path)"
         )
-    arguments = {**dict(zip(names, rest)), **{name: _decode_tensor(each) for name, each in node["kwargs"].items()}}
-    # Keras 3 writes the phase in which the model was built, and ignores it
-    given = {name: each for name, each in arguments.items() if each is not None and (name, each) != ("training", False)}
+    arguments = {**dict(zip(names, rest)), **{name: decode_tensor(each) for name, each in node["kwargs"].items()}}
+    # Keras 3 writes the phase in which the model was built, and replaces it by that of the model's call
+    given = {name: each for name, each in arguments.items() if each is not None and name != "training"}
     return Call(first, given)
 
 
-def _decode_tensor(value: Any) -> Any:
+def decode_tensor(value: Any) -> Any:
+    """Return a nest in the notation of Keras 3 with tensors."""
     if isinstance(value, Mapping) and value.get("class_name") == _KERAS_TENSOR:
         return Tensor(*value["config"]["keras_history"])
-    return _mapped(value, _decode_tensor)
+    return _mapped(value, decode_tensor)
 
 
 def _decode_lists(node: Any, nested: NestedModels, layers: Collection[str]) -> Call:
@@ -138,7 +140,7 @@ def encode_call(call: Call, class_name: str, nested: NestedModels, has_keras_ten
 
 def _encode_tensors(call: Call, class_name: str) -> Dict[str, Any]:
     inputs, arguments = call.inputs, dict(call.arguments)
-    if class_name in _RECURRENT and isinstance(inputs, list):  # Keras 2 has the states there
+    if class_name in RECURRENT and isinstance(inputs, list):  # Keras 2 has the states there
         inputs, arguments["initial_state"] = inputs[0], inputs[1:]
     if arguments.get("training") is False:
         raise TranslationError(
@@ -163,7 +165,7 @@ def encode_tensor(value: Any) -> Any:
 def _encode_lists(call: Call, class_name: str, nested: NestedModels) -> Any:
     inputs, arguments = call.inputs, dict(call.arguments)
     states = arguments.get("initial_state")
-    if class_name in _RECURRENT and states is not None and _has_tensor(states):
+    if class_name in RECURRENT and states is not None and _has_tensor(states):
         inputs = [inputs, *(states if isinstance(states, list) else [states])]
         del arguments["initial_state"]
 
@@ -180,7 +182,8 @@ def _encode_lists(call: Call, class_name: str, nested: NestedModels) -> Any:
             return [*position(value), written]
         return [_CONSTANT, -1, value.value, written] if isinstance(value, Constant) else _mapped(value, first)
 
-    return [first(inputs)] if isinstance(inputs, (Tensor, Constant)) else first(inputs)
+    is_alone = isinstance(inputs, (Tensor, Constant)) and class_name not in FUNCTION_LAYERS
+    return [first(inputs)] if is_alone else first(inputs)
 
 
 def encode_ends(ends: Any, nested: NestedModels, has_keras_tensors: bool) -> Any:
@@ -217,7 +220,7 @@ def renamed(value: Any, names: Mapping[str, str]) -> Any:
     if isinstance(value, Call):
         return Call(renamed(value.inputs, names), renamed(value.arguments, names))
     if isinstance(value, Tensor):
-        return value._replace(layer=names[value.layer])
+        return value._replace(layer=names.get(value.layer, value.layer))
     return value if isinstance(value, Constant) else _mapped(value, lambda each: renamed(each, names))
 
 
@@ -234,17 +237,9 @@ def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
 
 def without_masks(call: Call, operations: Collection[str], computes_masks: bool) -> Call:
     """Return a call without a mask that an operation of Keras 3 computes: Keras 2 passes masks on by itself."""
-
-    def used(value: Any) -> List[str]:
-        return [tensor.layer for tensor in tensors_in(value) if tensor.layer in operations]
-
     arguments = {
-        name: value for name, value in call.arguments.items() if not (name == "mask" and computes_masks and used(value))
+        name: value
+        for name, value in call.arguments.items()
+        if not (name == "mask" and computes_masks and any(each.layer in operations for each in tensors_in(value)))
     }
-    left = used([call.inputs, arguments])
-    if left:
-        raise TranslationError(
-            f"the model computes {shown(left[0])} by an operation of Keras 3 that is not a layer: build the model in "
-            "code, then call scalekeeper.restore(model, path)"
-        )
     return call._replace(arguments=arguments)

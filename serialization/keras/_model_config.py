@@ -19,6 +19,7 @@ from ._changed_meanings import (
     with_old_defaults,
 )
 from ._inbound_nodes import (
+    RECURRENT,
     Call,
     NestedModels,
     decode_call,
@@ -27,10 +28,11 @@ from ._inbound_nodes import (
     encode_ends,
     has_keras_tensors,
     renamed,
+    tensors_in,
     without_masks,
 )
 from ._model_config_rules import ModelConfigRules
-from ._operations import encode_operation, is_function_layer
+from ._operations import encode_function, encode_operation, is_function_layer, module_of_operation
 from .profile import profile_of_package
 
 # class name → the names of its arguments; None if there is no such layer
@@ -46,12 +48,20 @@ _MODULES = {"initializer": "keras.initializers", "regularizer": "keras.regulariz
 
 # argument → the value with which a layer computes as one without the argument
 _NEUTRAL: Dict[str, Any] = {
+    "antialias": False,
+    "data_format": "channels_last",
+    "dropout": 0.0,
     "dynamic": False,
+    "fill_mode": "constant",
+    "fill_value": 0.0,
     "groups": 1,
     "keepdims": False,
+    "oov_method": "floormod",
     "optional": False,
+    "pad_to_aspect_ratio": False,
     "ragged": False,
     "rms_scaling": False,
+    "score_mode": "dot",
     "softmax_robust_masking": False,
     "sparse": False,
     "stateful": False,
@@ -59,6 +69,7 @@ _NEUTRAL: Dict[str, Any] = {
     "time_major": False,
     "use_cudnn": "auto",
     "use_gate": False,
+    "value_range": [0, 255],
     "zero_output_for_mask": False,
 }
 # arguments that do not change what a layer computes; a class without the argument trainable has no variables to train
@@ -73,6 +84,7 @@ _SCALINGS = {
     "LecunNormal": (1.0, "truncated_normal"),
     "LecunUniform": (1.0, "uniform"),
 }
+_NO_SALT = [0xDECAFCAFFE] * 2  # what Hashing of TensorFlow 2.3 writes for no salt
 _ATTENTION, _ATTENTION_SHAPES = "MultiHeadAttention", ("query_shape", "key_shape", "value_shape")
 
 
@@ -84,6 +96,7 @@ def translate_model_config(
     where: str = "the installed Keras",
     package: Optional[str] = None,
     keras_version: Optional[str] = None,
+    activation_names: Optional[Collection[str]] = None,
 ) -> Dict[str, Any]:
     """Return the configuration of a Sequential or functional model for another Keras.
 
@@ -98,12 +111,14 @@ def translate_model_config(
             in its ``.keras`` files.
         keras_version: The version of the Keras that wrote the configuration. None: the configuration tells Keras 2
             from Keras 3.
+        activation_names: The activations of the target. None: every one is kept.
 
     Raises:
         TranslationError: If the target has no equivalent.
     """
     generation = generation_of(keras_version, model_config)
-    return _Translation(rules, accepts, custom_names, where, package, generation).model(model_config)
+    translation = _Translation(rules, accepts, custom_names, where, package, generation, activation_names)
+    return translation.model(model_config)
 
 
 def translate_for_installed_keras(
@@ -117,7 +132,12 @@ def translate_for_installed_keras(
     rules = rules_of_installed_keras()
     custom_names = {*(custom_objects or {}), *keras.utils.get_custom_objects()} - activations().keys()
     return translate_model_config(
-        model_config, rules, functools.partial(_accepted_by, keras), custom_names, keras_version=keras_version
+        model_config,
+        rules,
+        functools.partial(_accepted_by, keras),
+        custom_names,
+        keras_version=keras_version,
+        activation_names=dir(keras.activations),
     )
 
 
@@ -170,6 +190,7 @@ class _Translation:
         where: str,
         package: Optional[str],
         generation: int,
+        activation_names: Optional[Collection[str]],
     ) -> None:
         self._rules = rules
         self._accepts = accepts
@@ -177,6 +198,7 @@ class _Translation:
         self._where = where
         self._package = package
         self._written_by = generation
+        self._activation_names = activation_names
         self._target = 3 if rules.has_keras_tensors else 2
 
     # Models
@@ -219,43 +241,42 @@ class _Translation:
         nodes = [node for each in entries.values() for node in each["inbound_nodes"]]
         comes_from_keras_3 = any(has_keras_tensors(node) for node in nodes)
         operations = [name for name, each in entries.items() if _is_operation(each)]
-        # without their modules, as in H5 files, Keras 3 does not find operations
-        if (
-            comes_from_keras_3
-            and self._rules.has_keras_tensors
-            and all("module" in entries[name] for name in operations)
-        ):
+        if comes_from_keras_3 and self._target == 3:
             layers = [
-                each if name in operations else {**each, **self._entry(each)}  # with its name and its calls
+                self._with_module(each) if name in operations else {**each, **self._entry(each)}  # with its calls
                 for name, each in entries.items()
             ]
             return {**config, "layers": layers}
         computes_masks = any(
             _class_name(each) == "Masking" or each["config"].get("mask_zero") for each in entries.values()
         )
-
-        layers: List[Dict[str, Any]] = []
+        layers, calls_of, functions = [], {}, {}
         for name, each in entries.items():
             if name in operations:
                 continue
-            class_name = _class_name(each)
-            calls = [
-                renamed(
-                    without_masks(decode_call(node, class_name, nested, entries), operations, computes_masks), names
-                )
-                for node in each["inbound_nodes"]
-            ]
-            if self._target == 3 and is_function_layer(class_name):
-                layers += encode_operation(names[name], each["config"], calls)
-                continue
-            entry = self._entry(each)
-            calls = [self._call(class_name, each["config"], call) for call in calls]
-            nodes = [encode_call(call, class_name, renamed_nested, self._rules.has_keras_tensors) for call in calls]
-            layers.append({**entry, "name": names[name], "inbound_nodes": nodes})
+            calls = [decode_call(node, _class_name(each), nested, entries) for node in each["inbound_nodes"]]
+            calls_of[name] = [without_masks(call, operations, computes_masks) for call in calls]
         inputs, outputs = [
             decode_ends(config[side], nested, comes_from_keras_3) for side in ("input_layers", "output_layers")
         ]
-        without_masks(Call(outputs, {}), operations, computes_masks)
+        needed = tensors_in([outputs, *([*call] for calls in calls_of.values() for call in calls)])
+        while needed:  # not those that compute masks
+            name = needed.pop().layer
+            if name in operations and name not in functions:
+                self._require_function_layers(name, entries[name])
+                functions[name], call = encode_function(name, entries[name])
+                calls_of[name] = [call]
+                needed += tensors_in([*call])
+        for name, calls in calls_of.items():
+            each, class_name = entries[name], _class_name(functions.get(name, entries[name]))
+            calls = [renamed(call, names) for call in calls]
+            if self._target == 3 and is_function_layer(class_name):
+                layers += encode_operation(names[name], class_name, each["config"], calls)
+                continue
+            entry = functions.get(name) or self._entry(each)
+            calls = [self._call(class_name, each["config"], call) for call in calls]
+            nodes = [encode_call(call, class_name, renamed_nested, self._rules.has_keras_tensors) for call in calls]
+            layers.append({**entry, "name": names[name], "inbound_nodes": nodes})
         inputs, outputs = renamed(inputs, names), renamed(outputs, names)
         return {
             "name": config.get("name"),
@@ -263,6 +284,24 @@ class _Translation:
             "input_layers": encode_ends(inputs, renamed_nested, self._rules.has_keras_tensors),
             "output_layers": encode_ends(outputs, renamed_nested, self._rules.has_keras_tensors),
         }
+
+    def _with_module(self, operation: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the entry of an operation with its module, without which Keras 3 does not find it."""
+        class_name = str(operation["class_name"])
+        module = operation.get("module") or module_of_operation(class_name)
+        if module is None:
+            raise TranslationError(
+                f"the operation {shown(operation['name'])} is a {shown(class_name)}, whose module the file does not "
+                f"name. {_REMEDY}"
+            )
+        return {"registered_name": class_name, **operation, "module": module}
+
+    def _require_function_layers(self, name: str, entry: Mapping[str, Any]) -> None:
+        if not self._rules.has_function_layers:
+            raise TranslationError(
+                f"the model computes {shown(name)} by {shown(entry['class_name'])}, an operation of Keras 3 that is "
+                f"not a layer, and {self._where} has no layers for operations. {_REMEDY}"
+            )
 
     def _name(self, name: str) -> str:
         """Return the name of a layer on the target; Keras 3 takes no slash."""
@@ -308,7 +347,7 @@ class _Translation:
 
     def _layer(self, class_name: str, entry: Mapping[str, Any], accepted: Optional[Collection[str]]) -> Dict[str, Any]:
         config = with_old_defaults(class_name, entry["config"], self._written_by, self._target)
-        config = {name: self._value(name, value) for name, value in config.items()}
+        config = {name: self._value(name, value, entry["config"].get("name")) for name, value in config.items()}
         if "name" in config:
             config["name"] = self._name(config["name"])
         shape = next((config.pop(name) for name in _SHAPES if config.get(name) is not None), None)
@@ -321,6 +360,8 @@ class _Translation:
         known = accepted if accepted is None else {*accepted, "name", "dtype"}
         if class_name == _ATTENTION and known is not None and self._rules.keeps_attention_shapes:
             known |= set(_ATTENTION_SHAPES)  # its from_config takes them
+        if class_name in RECURRENT and known is not None:
+            known.add("zero_output_for_mask")  # every Keras takes it, Keras 2 among **kwargs
         for name, value in list(config.items()):
             if known is not None and name not in known:
                 if not self._is_without_effect(class_name, name, value):
@@ -346,6 +387,10 @@ class _Translation:
             config[self._rules.leaky_relu_slope_key] = slope
         if class_name == "BatchNormalization" and isinstance(config.get("axis"), list) and len(config["axis"]) == 1:
             config["axis"] = config["axis"][0]
+        if class_name in ("Hashing", "IntegerLookup") and config.get("output_mode", "int") == "int":
+            config["dtype"] = "int64"  # of the output; some versions write float32
+        if class_name == "Hashing" and config.get("salt") == _NO_SALT:
+            config["salt"] = None
         if class_name == _ATTENTION:
             given = {name: config.pop(name, None) for name in _ATTENTION_SHAPES}
             if self._rules.keeps_attention_shapes:
@@ -358,7 +403,7 @@ class _Translation:
 
     # Values
 
-    def _value(self, name: str, value: Any) -> Any:
+    def _value(self, name: str, value: Any, layer: Any = None) -> Any:
         """Return the translated argument of a layer: a number, a name, or an object with class_name and config."""
         if name == "dtype":
             return self._dtype(value)
@@ -366,7 +411,7 @@ class _Translation:
         if name in _LAYERS_INSIDE:
             return [self._entry(each) for each in value] if isinstance(value, list) else value and self._entry(value)
         if name.endswith("activation"):
-            return self._activation(value)
+            return self._activation(name, value, layer)
         if isinstance(value, Mapping) and "class_name" in value:
             return self._object(name, value)
         return value
@@ -382,7 +427,7 @@ class _Translation:
             )
         return {"class_name": "Policy", "config": {"name": name}}
 
-    def _activation(self, value: Any) -> Any:
+    def _activation(self, argument: str, value: Any, layer: Any) -> Any:
         if isinstance(value, Mapping):
             if isinstance(value.get("config"), Mapping):
                 return self._entry(value)  # a layer
@@ -392,11 +437,15 @@ class _Translation:
             return value
         if value not in self._custom_names:
             value = activation_for(value, self._written_by, self._target)
-            if value in ("silu", "swish"):
-                return self._rules.silu_name
+            value = self._rules.silu_name if value in ("silu", "swish") else value
         if self._target == 3 and (value in self._custom_names or value in activations()):
             # by its name alone, Keras 3 finds its own functions only
             return {"module": "builtins", "class_name": "function", "config": value, "registered_name": "function"}
+        names = self._activation_names
+        if names is not None and value not in {*names, *self._custom_names, *activations()}:
+            raise TranslationError(
+                f"{argument}={shown(value)} of the layer {shown(layer)} has no equivalent in {self._where}. {_REMEDY}"
+            )
         return value
 
     def _object(self, argument: str, value: Mapping[str, Any]) -> Any:

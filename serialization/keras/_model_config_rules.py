@@ -17,6 +17,7 @@ class ModelConfigRules(NamedTuple):
     silu_name: str = "swish"
     has_derived_initializers: bool = True  # HeNormal and others that are variants of VarianceScaling; L1 and L2
     keeps_seed_generators: bool = True
+    has_function_layers: bool = True  # TFOpLambda and SlicingOpLambda
     defers_loss_reduction: bool = True  # whether the reduction "auto" exists
     keeps_loss_dtype: bool = False
     lists_no_metrics: bool = True  # whether no metrics are an empty list, not null
@@ -26,6 +27,7 @@ class ModelConfigRules(NamedTuple):
 KERAS_2_RULES = ModelConfigRules(
     functional_class_name="Model", has_derived_initializers=False, keeps_seed_generators=False
 )
+KERAS_2_3_RULES = KERAS_2_RULES._replace(has_function_layers=False)
 KERAS_2_12_RULES = ModelConfigRules()
 _KERAS_3_COMPILE: Dict[str, Any] = {"run_eagerly": False, "steps_per_execution": 1, "jit_compile": False}
 KERAS_3_RULES = ModelConfigRules(

@@ -1,15 +1,17 @@
 """Operations on the tensors of a functional model: TensorFlow functions in Keras 2, operations of Keras 3.
 
-Keras 2 keeps ``x + y`` as a layer ``TFOpLambda`` with the name of a TensorFlow function, ``x[:, 1]`` as a layer
-``SlicingOpLambda``. Keras 3 has a class for each operation, and saves it like a layer.
+From TensorFlow 2.4 on, Keras 2 keeps ``x + y`` as a layer ``TFOpLambda`` with the name of a TensorFlow function, and
+``x[:, 1]`` as a layer ``SlicingOpLambda``. Before, both are a ``TensorFlowOpLayer`` with a node of TensorFlow's graph.
+Keras 3 has a class for each operation, and saves it like a layer.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from ...registry.errors import TranslationError, shown
-from ._inbound_nodes import Call, Tensor, encode_tensor, tensors_in
+from ._inbound_nodes import FUNCTION_LAYERS, Call, Constant, Tensor, decode_tensor, encode_tensor, tensors_in
 
-FUNCTION_LAYERS = ("TFOpLambda", "SlicingOpLambda")
+_LAMBDA, _SLICING = FUNCTION_LAYERS
+_NODE = "TensorFlowOpLayer"
 _GET_ITEM = "__operators__.getitem"
 
 
@@ -27,12 +29,10 @@ def _reduction(name: str) -> Operation:
     return Operation(name, (), {"axis": "axis", "keepdims": "keepdims"}, {"axis": None, "keepdims": False})
 
 
+# the first function of an operation is the one that stands for it in Keras 2
 _BINARY = {
     "__operators__.add": "numpy.Add",
-    "__operators__.eq": "numpy.Equal",
-    "__operators__.ne": "numpy.NotEqual",
     "math.add": "numpy.Add",
-    "math.divide": "numpy.TrueDivide",
     "math.equal": "numpy.Equal",
     "math.floordiv": "numpy.FloorDivide",
     "math.floormod": "numpy.Mod",
@@ -49,6 +49,9 @@ _BINARY = {
     "math.pow": "numpy.Power",
     "math.subtract": "numpy.Subtract",
     "math.truediv": "numpy.TrueDivide",
+    "math.divide": "numpy.TrueDivide",
+    "__operators__.eq": "numpy.Equal",
+    "__operators__.ne": "numpy.NotEqual",
 }
 _UNARY = {
     "math.abs": "numpy.Absolute",
@@ -134,10 +137,13 @@ _TRANSPOSES = {"transpose_a": 0, "transpose_b": 1}
 
 def is_function_layer(class_name: str) -> bool:
     """Return whether a layer of Keras 2 stands for a function of TensorFlow."""
-    return class_name in FUNCTION_LAYERS
+    return class_name in (*FUNCTION_LAYERS, _NODE)
 
 
-def encode_operation(name: str, config: Mapping[str, Any], calls: List[Call]) -> List[Dict[str, Any]]:
+# Keras 2 → Keras 3
+
+
+def encode_operation(name: str, class_name: str, config: Mapping[str, Any], calls: List[Call]) -> List[Dict[str, Any]]:
     """Return the entries of a Keras 3 configuration for a layer of Keras 2 that stands for a TensorFlow function.
 
     Raises:
@@ -147,6 +153,8 @@ def encode_operation(name: str, config: Mapping[str, Any], calls: List[Call]) ->
     if len(calls) != 1:
         raise _refused(name, function, f"is called {len(calls)} times")
     call = calls[0]
+    if class_name == _NODE:
+        function, call = _function_of_node(name, config, call)
     if function == _GET_ITEM:
         key = call.arguments.get("slice_spec")
         key = key if isinstance(key, list) else [key]
@@ -166,6 +174,139 @@ def encode_operation(name: str, config: Mapping[str, Any], calls: List[Call]) ->
             inputs[index] = Tensor(added, 0, 0)
     entries.append(_entry(name, operation.name, _arguments(name, function, operation, arguments), inputs))
     return entries
+
+
+# operation in TensorFlow's graph → function and the names of its inputs after the first
+_NODES: Dict[str, Tuple[str, Tuple[str, ...]]] = {
+    **{
+        op: (f"math.{function}", ("y",))
+        for op, function in {
+            "Add": "add",
+            "AddV2": "add",
+            "Equal": "equal",
+            "FloorDiv": "floordiv",
+            "FloorMod": "floormod",
+            "Greater": "greater",
+            "GreaterEqual": "greater_equal",
+            "Less": "less",
+            "LessEqual": "less_equal",
+            "Maximum": "maximum",
+            "Minimum": "minimum",
+            "Mul": "multiply",
+            "Pow": "pow",
+            "RealDiv": "truediv",
+            "Sub": "subtract",
+        }.items()
+    },
+    **{
+        op: (f"math.{op.lower()}", ())
+        for op in (
+            "Abs",
+            "Ceil",
+            "Cos",
+            "Exp",
+            "Floor",
+            "Log",
+            "Log1p",
+            "Reciprocal",
+            "Rsqrt",
+            "Sigmoid",
+            "Sign",
+            "Sin",
+        )
+    },
+    **{op: (f"math.{op.lower()}", ()) for op in ("Softplus", "Sqrt", "Square", "Tanh")},
+    "Neg": ("math.negative", ()),
+    **{op: (f"nn.{op.lower()}", ()) for op in ("Elu", "Relu", "Relu6", "Selu", "Softmax", "Softsign")},
+    "LogSoftmax": ("nn.log_softmax", ()),
+    **{op: (f"math.reduce_{op.lower()}", ("axis",)) for op in ("All", "Any", "Max", "Mean", "Min", "Prod", "Sum")},
+    "ArgMax": ("math.argmax", ("axis",)),
+    "ArgMin": ("math.argmin", ("axis",)),
+    "BatchMatMul": ("linalg.matmul", ("b",)),
+    "BatchMatMulV2": ("linalg.matmul", ("b",)),
+    "MatMul": ("linalg.matmul", ("b",)),
+    "Cast": ("cast", ()),
+    "ExpandDims": ("expand_dims", ("axis",)),
+    "OneHot": ("one_hot", ("depth", "on_value", "off_value")),
+    "Reshape": ("reshape", ("shape",)),
+    "SelectV2": ("where", ("x", "y")),
+    "Squeeze": ("squeeze", ()),
+    "Tile": ("tile", ("multiples",)),
+    "Transpose": ("transpose", ("perm",)),
+}
+# attribute of a node → argument of the function; the others have no effect on the result
+_ATTRIBUTES = {
+    "adj_x": "transpose_a",
+    "adj_y": "transpose_b",
+    "transpose_a": "transpose_a",
+    "transpose_b": "transpose_b",
+    "axis": "axis",
+    "keep_dims": "keepdims",
+    "squeeze_dims": "axis",
+    "DstT": "dtype",
+}
+_DTYPES = {
+    "DT_BOOL": "bool",
+    "DT_DOUBLE": "float64",
+    "DT_FLOAT": "float32",
+    "DT_HALF": "float16",
+    "DT_INT32": "int32",
+    "DT_INT64": "int64",
+}
+
+
+def _function_of_node(name: str, config: Mapping[str, Any], call: Call) -> Tuple[str, Call]:
+    """Return the function and the call that a node of TensorFlow's graph stands for."""
+    node = config["node_def"]
+    op, constants = str(node["op"]), {int(index): value for index, value in config["constants"].items()}
+    given = iter(call.inputs if isinstance(call.inputs, list) else [call.inputs])
+    inputs = [constants[index] if index in constants else next(given) for index in range(len(node["input"]))]
+    attributes = {key: _attribute(name, op, value) for key, value in node["attr"].items()}
+    if op == "StridedSlice":
+        return _GET_ITEM, Call(inputs[0], {"slice_spec": _slice_spec(name, inputs[1:], attributes)})
+    arguments = {_ATTRIBUTES[key]: value for key, value in attributes.items() if key in _ATTRIBUTES}
+    if op == "ConcatV2":
+        return "concat", Call(inputs[:-1], {"axis": inputs[-1]})
+    if op == "Pack":
+        return "stack", Call(inputs, arguments)
+    if op not in _NODES:
+        raise _refused(name, op, "has no equivalent in Keras 3 that scalekeeper knows")
+    function, names = _NODES[op]
+    arguments.update(zip(names, inputs[1:]))
+    if (arguments.pop("on_value", 1), arguments.pop("off_value", 0)) != (1, 0):
+        raise _refused(name, op, "is called with other values than 1 and 0")
+    return function, Call(inputs[0], arguments)
+
+
+def _attribute(name: str, op: str, value: Mapping[str, Any]) -> Any:
+    ((kind, content),) = value.items() or (("list", {}),)
+    if kind == "i":
+        return int(content)
+    if kind == "type":
+        return _DTYPES.get(content, content)
+    return [int(each) for each in content.get("i", ())] or None if kind == "list" else content
+
+
+def _slice_spec(name: str, limits: List[Any], masks: Mapping[str, Any]) -> List[Any]:
+    """Return what stands in the brackets, from the numbers and bit masks of TensorFlow's operation."""
+    if tensors_in(limits):
+        raise _refused(name, "StridedSlice", "is called with limits that the model computes")
+
+    def has(mask: str, index: int) -> bool:
+        return bool(masks.get(f"{mask}_mask", 0) >> index & 1)
+
+    found: List[Any] = []
+    for index, (begin, end, step) in enumerate(zip(*limits)):
+        if has("ellipsis", index):
+            found.append({"class_name": "__ellipsis__"})
+        elif has("new_axis", index):
+            found.append(None)
+        elif has("shrink_axis", index):
+            found.append(begin)
+        else:
+            start, stop = None if has("begin", index) else begin, None if has("end", index) else end
+            found.append({"start": start, "stop": stop, "step": step})
+    return found
 
 
 def _arguments(name: str, function: str, operation: Operation, given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -211,6 +352,59 @@ def _entry(name: str, operation: str, arguments: Mapping[str, Any], inputs: List
         "name": name,
         "inbound_nodes": [{"args": encode_tensor(inputs), "kwargs": {}}],
     }
+
+
+# Keras 3 → Keras 2
+
+
+def module_of_operation(class_name: str) -> Optional[str]:
+    """Return the module of an operation of Keras 3, which H5 files do not name; None if it is not known."""
+    names = [each.name for each in _OPERATIONS.values()] + ["numpy.GetItem", "numpy.Swapaxes"]
+    return next((f"keras.src.ops.{name.split('.')[0]}" for name in names if name.split(".")[1] == class_name), None)
+
+
+def encode_function(name: str, entry: Mapping[str, Any]) -> Tuple[Dict[str, Any], Call]:
+    """Return the entry and the call of a Keras 2 layer for an operation of Keras 3.
+
+    Raises:
+        TranslationError: scalekeeper knows no TensorFlow function for the operation or one of its arguments.
+    """
+    class_name, (node, *others) = str(entry["class_name"]), entry["inbound_nodes"]
+    config = {key: value for key, value in entry["config"].items() if key not in ("name", "dtype")}
+    inputs = [decode_tensor(each) for each in node["args"]]
+    is_plain = not others and not any(value is not None for value in node["kwargs"].values())
+    if class_name == "GetItem" and is_plain:
+        key = [_decode_key(each) for each in (inputs[1] if isinstance(inputs[1], list) else [inputs[1]])]
+        return _function_entry(name, _SLICING, _GET_ITEM), Call(inputs[0], {"slice_spec": key})
+    for function, operation in _OPERATIONS.items():
+        names = {own: argument for argument, own in operation.arguments.items()}
+        others = {key: value for key, value in config.items() if key not in names}
+        if (
+            is_plain
+            and operation.name.split(".")[1] == class_name
+            and len(inputs) == 1 + len(operation.inputs)
+            and all(operation.defaults.get(key) == value for key, value in others.items())
+        ):
+            arguments = {names[key]: value for key, value in config.items() if key in names}
+            arguments.update(zip(operation.inputs, inputs[1:]))
+            first = Constant(inputs[0]) if isinstance(inputs[0], (int, float)) else inputs[0]
+            return _function_entry(name, _LAMBDA, function), Call(first, arguments)
+    raise TranslationError(
+        f"the model computes {shown(name)} by {shown(class_name)}, an operation of Keras 3 that is not a layer and for "
+        "which scalekeeper knows no TensorFlow function: build the model in code, then call "
+        "scalekeeper.restore(model, path)"
+    )
+
+
+def _decode_key(key: Any) -> Any:
+    if isinstance(key, Mapping) and key.get("class_name") == "__slice__":
+        return dict(key["config"])
+    return {"class_name": "__ellipsis__"} if isinstance(key, Mapping) else key
+
+
+def _function_entry(name: str, class_name: str, function: str) -> Dict[str, Any]:
+    config = {"name": name, "trainable": True, "dtype": "float32", "function": function}
+    return {"class_name": class_name, "config": config}
 
 
 def _refused(name: str, function: str, reason: str) -> TranslationError:

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Mapping, Optional
 
+from ._model_config_rules import KERAS_2_3_RULES, ModelConfigRules
 from .optimizer_v2 import OptimizerV2Profile
 from .profile import HOLD, POLICY_KEY, Policy, Version, keras_number
 
@@ -41,6 +42,9 @@ class Tf20To23Profile(OptimizerV2Profile):
 
     def writes_loss_scale_child(self, version: Version, has_state: bool) -> bool:
         return has_state or version < _FIRST_WITHOUT_INNER_CHILD
+
+    def model_config_rules(self, writes_modules: bool) -> ModelConfigRules:
+        return KERAS_2_3_RULES
 
 
 TF_2_0_TO_2_3 = Tf20To23Profile()

@@ -7,7 +7,12 @@ import pytest
 
 from scalekeeper import TranslationError
 from scalekeeper.serialization.keras._model_config import translate_model_config
-from scalekeeper.serialization.keras._model_config_rules import KERAS_2_12_RULES, KERAS_2_RULES, KERAS_3_RULES
+from scalekeeper.serialization.keras._model_config_rules import (
+    KERAS_2_3_RULES,
+    KERAS_2_12_RULES,
+    KERAS_2_RULES,
+    KERAS_3_RULES,
+)
 
 DATA = os.path.join(os.path.dirname(__file__), "data", "models")
 
@@ -128,12 +133,14 @@ def test_masks_that_keras_3_computes_are_left_to_keras_2(name):
 
 
 def test_operations_that_are_no_layers():
-    """An error that names the first: Keras 2 has no such thing in a configuration."""
+    """Layers that stand for TensorFlow functions, from TensorFlow 2.4 on; before, an error that names the operation."""
     config = read("words-Keras_3")
     for layer in config["config"]["layers"]:
         layer["config"].pop("mask_zero", None)
-    with pytest.raises(TranslationError, match="'not_equal' by an operation of Keras 3.*restore"):
-        translate_model_config(config, KERAS_2_RULES)
+    found = layers_of(translate_model_config(config, KERAS_2_RULES))["not_equal"]
+    assert (found["class_name"], found["config"]["function"]) == ("TFOpLambda", "math.not_equal")
+    with pytest.raises(TranslationError, match="'not_equal' by 'NotEqual', an operation of Keras 3.*restore"):
+        translate_model_config(config, KERAS_2_3_RULES)
 
 
 @pytest.mark.parametrize(
