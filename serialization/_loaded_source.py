@@ -171,6 +171,7 @@ class ModelPayload(NamedTuple):
             where=str(target.keras),
             package=target.keras.package if with_modules else None,
             keras_version=source.state.writer.keras,
+            has_scalekeeper=not target.is_plain,
         )
         state = state_for_writing(source, encoded)
         return cls(target, encoded, source.class_name, state, source.model, model_config, training, dropped)

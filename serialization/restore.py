@@ -308,7 +308,7 @@ def restore_state(
             report.notes.append("the optimizer's state was ignored: the model is not compiled with an optimizer")
     if with_weights:
         assign_all((live.variables[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
-    if not report.matched:
+    if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     return report._replace(complete=not report.missing and not report.unused)
 
@@ -341,6 +341,9 @@ def _name_weight_list(state: TrainingState, model: Any, matching: Matching, opti
     in_model = {owner: own for own, owner in matching.pairs.items()}
     owners = state.variables if state.is_ordered else in_model
     order = [owner for owner in owners if in_model.get(owner) in expected.slots]
+    shapes = [tuple(shape) for slots in expected.slots.values() for shape in slots.values()]
+    if not {value.shape for value in state.weight_list} & {*shapes}:
+        order = []  # the optimizer had no slots: it was never used, or has no momentum
     in_order = expected._replace(slots={owner: expected.slots[in_model[owner]] for owner in order})
     named = decode_weights([value.read() for value in state.weight_list], in_order)
     state.slots = slots_in_memory(named.slots)

@@ -97,6 +97,7 @@ def translate_model_config(
     package: Optional[str] = None,
     keras_version: Optional[str] = None,
     activation_names: Optional[Collection[str]] = None,
+    has_scalekeeper: bool = True,
 ) -> Dict[str, Any]:
     """Return the configuration of a Sequential or functional model for another Keras.
 
@@ -112,12 +113,15 @@ def translate_model_config(
         keras_version: The version of the Keras that wrote the configuration. None: the configuration tells Keras 2
             from Keras 3.
         activation_names: The activations of the target. None: every one is kept.
+        has_scalekeeper: Whether the target has scalekeeper's activations, which keep the meaning of changed ones.
 
     Raises:
         TranslationError: If the target has no equivalent.
     """
     generation = generation_of(keras_version, model_config)
-    translation = _Translation(rules, accepts, custom_names, where, package, generation, activation_names)
+    translation = _Translation(
+        rules, accepts, custom_names, where, package, generation, activation_names, has_scalekeeper
+    )
     return translation.model(model_config)
 
 
@@ -191,6 +195,7 @@ class _Translation:
         package: Optional[str],
         generation: int,
         activation_names: Optional[Collection[str]],
+        has_scalekeeper: bool,
     ) -> None:
         self._rules = rules
         self._accepts = accepts
@@ -199,6 +204,7 @@ class _Translation:
         self._package = package
         self._written_by = generation
         self._activation_names = activation_names
+        self._has_scalekeeper = has_scalekeeper
         self._target = 3 if rules.has_keras_tensors else 2
 
     # Models
@@ -435,9 +441,15 @@ class _Translation:
             value = value["config"] if name in (None, "function") else name
         if not isinstance(value, str):
             return value
+        given = value
         if value not in self._custom_names:
             value = activation_for(value, self._written_by, self._target)
             value = self._rules.silu_name if value in ("silu", "swish") else value
+        if value in activations() and not self._has_scalekeeper:
+            raise TranslationError(
+                f"{argument}={shown(given)} of the layer {shown(layer)} means something else in {self._where}, which "
+                f"needs scalekeeper to keep the meaning: convert for it without -plain. {_REMEDY}"
+            )
         if self._target == 3 and (value in self._custom_names or value in activations()):
             # by its name alone, Keras 3 finds its own functions only
             return {"module": "builtins", "class_name": "function", "config": value, "registered_name": "function"}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from scalekeeper import TranslationError
 from scalekeeper.serialization.keras._changed_meanings import activation_for, with_old_defaults
 from scalekeeper.serialization.keras._model_config import translate_model_config
 from scalekeeper.serialization.keras._model_config_rules import KERAS_2_12_RULES, KERAS_3_RULES
@@ -52,6 +53,15 @@ def test_a_layer_of_keras_2_alone():
     config = functional(layer("ThresholdedReLU", {"name": "t", "theta": 0.5}))
     found = translate_model_config(config, KERAS_3_RULES)["config"]["layers"][1]
     assert (found["class_name"], found["config"]) == ("ReLU", {"name": "t", "threshold": 0.5})
+
+
+def test_a_target_without_scalekeeper():
+    """An activation that would mean something else there is an error that names the layer."""
+    config = functional(layer("Activation", {"name": "a", "activation": "hard_sigmoid"}))
+    found = translate_model_config(config, KERAS_3_RULES)["config"]["layers"][1]["config"]["activation"]
+    assert found["config"] == "scalekeeper>keras2_hard_sigmoid"
+    with pytest.raises(TranslationError, match="activation='hard_sigmoid' of the layer 'a'.*restore"):
+        translate_model_config(config, KERAS_3_RULES, has_scalekeeper=False)
 
 
 def test_names_with_slashes():
