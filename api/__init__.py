@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .lossscales import TolerantLossScale as TolerantLossScale
     from .optimizer import LossScaleLogger as LossScaleLogger
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
+    from .optimizer import ModelCheckpoint as ModelCheckpoint
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import convert as convert
@@ -98,6 +99,7 @@ _ROOMS = {
     "optimizer": (
         "LossScaleLogger",
         "LossScaleOptimizer",
+        "ModelCheckpoint",
         "Telemetry",
         "TraceRecorder",
         "build",

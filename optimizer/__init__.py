@@ -14,6 +14,7 @@ from .models import save_model as save_model
 if TYPE_CHECKING:
     from ._keras.config_objects import custom_objects as custom_objects
     from .callbacks import LossScaleLogger as LossScaleLogger
+    from .callbacks import ModelCheckpoint as ModelCheckpoint
     from .callbacks import TraceRecorder as TraceRecorder
 
     LossScaleOptimizer: Any  # its members depend on the installed Keras
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "LossScaleLogger",
     "LossScaleOptimizer",
+    "ModelCheckpoint",
     "Telemetry",
     "TraceRecorder",
     "build",

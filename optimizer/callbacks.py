@@ -1,19 +1,83 @@
-"""Callbacks for ``fit``: the loss scale in the logs, and the gradients of a run in a file."""
+"""Callbacks for ``fit``: complete checkpoints, the loss scale in the logs, and the gradients of a run in a file."""
 
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Iterator, Optional
 
+import contextlib
 import math
 
 import tensorflow as tf
 
 from ..registry.errors import ArgumentError
+from ..serialization.models import save_model, save_weights
 from ..simulation._trace_writer import TraceWriter
 from ._state.state_transfer import installed_versions
 from .loss_scale_optimizer import LossScaleOptimizer
 
-__all__ = ["LossScaleLogger", "TraceRecorder"]
+__all__ = ["LossScaleLogger", "ModelCheckpoint", "TraceRecorder"]
 
 _TRACED = ("largest_magnitude", "zero_share")
+
+
+class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
+    """Keras's ``ModelCheckpoint``, with files that are complete and written atomically.
+
+    A whole model is saved by :func:`scalekeeper.save_model`. With ``save_weights_only=True``, the file also holds the
+    state of the optimizer, which ``scalekeeper.restore(model, path)`` restores.
+
+    Args:
+        filepath: The path, with fields such as ``{epoch}``, as for Keras's callback.
+        probe: Whether to record a probe of a whole model; see :func:`scalekeeper.save_model`.
+        **options: The other arguments of Keras's callback: ``monitor``, ``save_best_only``, ``save_freq``, …
+
+    Raises:
+        ArgumentError: ``options`` of TensorFlow are given for whole models.
+
+    Example:
+        model.fit(x, y, epochs=3, callbacks=[scalekeeper.ModelCheckpoint("model-{epoch}.h5")])
+    """
+
+    __module__ = "scalekeeper"  # its public address
+
+    def __init__(self, filepath: Any, *arguments: Any, probe: bool = True, **options: Any) -> None:
+        super().__init__(filepath, *arguments, **options)
+        self._records_probe = probe
+        if options.get("options") is not None and not self.save_weights_only:
+            raise ArgumentError(
+                "options of TensorFlow are for Keras's own writer, and scalekeeper.save_model writes whole models: "
+                "omit them, or give save_weights_only=True"
+            )
+
+    def _save_model(self, *arguments: Any, **more: Any) -> None:
+        """Save as Keras's callback does, and if it would."""
+        with self._saving_completely():
+            super()._save_model(*arguments, **more)
+
+    @contextlib.contextmanager
+    def _saving_completely(self) -> Iterator[None]:
+        """Let Keras's callback save a model through scalekeeper in the block."""
+        attribute = "_model" if "_model" in vars(self) else "model"
+        model = getattr(self, attribute)
+        setattr(self, attribute, _CompleteModel(model, self._records_probe))
+        try:
+            yield
+        finally:
+            setattr(self, attribute, model)
+
+
+class _CompleteModel:
+    """A model as Keras's ``ModelCheckpoint`` uses it, whose files scalekeeper writes."""
+
+    def __init__(self, model: Any, records_probe: bool) -> None:
+        self._model, self._records_probe = model, records_probe
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._model, name)
+
+    def save(self, path: Any, **options: Any) -> None:
+        save_model(self._model, path, probe=self._records_probe)
+
+    def save_weights(self, path: Any, **options: Any) -> None:
+        save_weights(self._model, path, **options)
 
 
 class _LossScaleCallback(tf.keras.callbacks.Callback):  # type: ignore[misc]

@@ -109,6 +109,29 @@ def _save_with_keras(model: Any, path: str) -> None:
         compiled.config.update(config)
 
 
+def save_weights(model: Any, path: Any, **options: Any) -> None:
+    """Save the weights of a model and the state of its optimizer.
+
+    Keras's checkpoints hold both. To an H5 file, scalekeeper adds what Keras leaves out, and writes it atomically.
+
+    Args:
+        model: A built model.
+        path: As for ``model.save_weights``.
+        **options: Other arguments of ``model.save_weights``.
+    """
+    path = os.fspath(path)
+    optimizer = adapter_of(model)
+    if optimizer is None or not path.endswith((".h5", ".hdf5", ".keras")):
+        model.save_weights(path, **options)
+        return
+    state = optimizer._give_state()
+    with replacing(path) as temporary:
+        model.save_weights(temporary, **options)
+        codec = formats.detect(temporary)
+        assert codec is not None
+        codec.add_state(temporary, state)
+
+
 def training_state_of(model: Any) -> TrainingState:
     """Return the training state of a compiled model: its weights and its optimizer's state."""
     optimizer = adapter_of(model)
