@@ -613,12 +613,13 @@ Row(
     functools.partial(blocks, is_reversed=True),
     forms=BLOCK_FORMS,
 )
-Row(
-    "layers-in-dicts-in-another-order",
-    blocks,
-    functools.partial(blocks, heads=("right", "left")),
-    forms=BLOCK_FORMS,
-)
+if not IS_KERAS_3:  # whose checkpoints and files have positions instead of the keys of a dictionary
+    Row(
+        "layers-in-dicts-in-another-order",
+        blocks,
+        functools.partial(blocks, heads=("right", "left")),
+        forms=("checkpoint", "saved_model"),
+    )
 
 # The optimizer of the target
 
