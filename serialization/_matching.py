@@ -12,7 +12,8 @@ Rules, of which the first that applies decides:
     Keras has named the layers ``dense``, ``dense_1``, … The numbers depend on what a process has built before; their
     order does not. The rule needs equally many layers of that class on both sides.
 ``shape``
-    Every layer that is left has a shape that no other one has, on both sides.
+    Every layer that is left has a shape that no other one has, on both sides. If a person has named the layers on both
+    sides, this counts only if no name at all exists on both.
 ``position``
     The file has no names at all, and its shapes are those of the model, in order.
 
@@ -80,10 +81,12 @@ def match_owners(
     is_ordered: bool = True,
     *,
     names: Optional[Mapping[str, str]] = None,
+    file_names: Optional[Mapping[str, str]] = None,
     classes: Collection[str] = (),
     model_paths: Optional[Mapping[str, str]] = None,
     file_paths: Optional[Mapping[str, str]] = None,
     mapping: Optional[Mapping[str, str]] = None,
+    is_whole: bool = True,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -91,25 +94,29 @@ def match_owners(
         model: The shapes of the model's variables, by owner, in the order of the layers.
         file: The same of the file.
         is_ordered: Whether the file has the order of the layers, too.
-        names: Owner in the model → the name that the file's format would give it; default: the owner.
+        names: Owner in the model → its whole name, if that is more than the owner.
+        file_names: Owner in the file → the same.
         classes: Classes of the user's layers, from which Keras makes names as it does from its own.
         model_paths: Owner in the model → the attributes that lead to it.
         file_paths: Owner in the file → the same.
         mapping: Owner in the model → owner in the file, as the caller says.
+        is_whole: Whether both sides have all variables of a model. If they may be different parts of it, such as the
+            layers that are not frozen, only equal names match.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
     """
     stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
-    match = _Match(_variables(model, names or {}), _variables(file, {}), stems, is_ordered)
+    match = _Match(_variables(model, names or {}), _variables(file, file_names or {}), stems, is_ordered, is_whole)
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {})
     match.by_names(lambda layer: (layer, layer))
     if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
         match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
     match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
-    match.by_shape()
-    match.by_position()
+    if is_whole:
+        match.by_shape()
+        match.by_position()
     return match.result(model, file)
 
 
@@ -130,11 +137,13 @@ class _Match:
         file: Sequence[_Variable],
         stems: FrozenSet[str],
         is_ordered: bool,
+        is_whole: bool,
     ) -> None:
         self._model = {each.owner: each for each in model}
         self._file = {each.owner: each for each in file}
         self._stems = stems
         self._is_ordered = is_ordered
+        self._is_whole = is_whole
         self._pairs: Dict[str, str] = {}
         self._rules: Dict[str, str] = {}
         self._closed: Dict[str, None] = {}  # names of layers that exist on both sides with other shapes
@@ -209,7 +218,8 @@ class _Match:
         self._pair_layers(in_model, named, NAME)
 
     def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
-        if len(model_layers) != len(file_layers):
+        names = [{layer[0].layer[-1] for layer in layers} for layers in (model_layers, file_layers)]
+        if len(model_layers) != len(file_layers) or (not self._is_whole and names[0] != names[1]):
             return
         by_number = list(zip(*(sorted(layers, key=_numbers) for layers in (model_layers, file_layers))))
         by_order = list(zip(model_layers, file_layers))
@@ -223,8 +233,8 @@ class _Match:
             for one, other in fitting[0]:
                 self._pair_layers(one, other, ORDER)
         elif fitting:
-            names = ", ".join("/".join(layer[0].layer) for layer in model_layers)
-            self._notes.append(f"{names}: Keras's numbers and the order of the layers contradict each other")
+            listed = ", ".join("/".join(layer[0].layer) for layer in model_layers)
+            self._notes.append(f"{listed}: Keras's numbers and the order of the layers contradict each other")
 
     def by_shape(self) -> None:
         in_model, in_file = (_by_layer(side.values()) for side in (self._left_in_model(), self._left_in_file()))
@@ -235,8 +245,15 @@ class _Match:
         if any(name in self._closed for side in (in_model, in_file) for layer in side for name in layer[-1:]):
             return
         by_signature = {_signature(layer): layer for layer in in_file.values()}
-        for layer in in_model.values():
-            self._pair_layers(layer, by_signature[_signature(layer)], SHAPE)
+        pairs = [(layer, by_signature[_signature(layer)]) for layer in in_model.values()]
+        if NAME in self._rules.values() and any(self._are_named(*pair) for pair in pairs):
+            return  # another name beside names that are the same is another layer, such as a new head
+        for one, other in pairs:
+            self._pair_layers(one, other, SHAPE)
+
+    def _are_named(self, one: Sequence[_Variable], other: Sequence[_Variable]) -> bool:
+        """Return whether a person has named both layers."""
+        return not any(self._is_automatic(name) for side in (one, other) for name in side[0].layer[-1:] or ("0",))
 
     def by_position(self) -> None:
         in_model, in_file = list(self._left_in_model().values()), list(self._left_in_file().values())

@@ -207,10 +207,12 @@ def _by_layer_in_config(state: TrainingState) -> Iterator[Tuple[str, List[str]]]
     names = sorted(_names_of_leaves(state.model_config), key=len, reverse=True)
     current: Tuple[Optional[str], str, List[str]] = (None, "", [])
     for owner in state.variables:
-        layer = next((name for name in names if owner.startswith(name + "/")), None)
+        layer = next((name for name in names if f"/{name}/" in f"/{owner}"), None)
         if layer is None:
             return
-        copy = owner.partition("#")[2]
+        copy = (
+            owner[: f"/{owner}".index(f"/{layer}/")] + owner.partition("#")[2]
+        )  # in a nested model, or the second one
         if current[:2] != (layer, copy):
             if current[0] is not None:
                 yield current[0], current[2]

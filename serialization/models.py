@@ -23,7 +23,7 @@ from .keras.profile import profile_of_package
 from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
 from .probe import probe_of, require_same
-from .restore import RestoreReport, adapter_of, match_loaded, restore_state
+from .restore import RestoreReport, adapter_of, match_loaded, nested_names, restore_state
 from .training_state import TrainingState, Writer, own_version
 
 # Up to TF 2.3, Keras builds the models of all threads in one graph, which they would corrupt. The h5py of that time
@@ -56,6 +56,7 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
     state = None if optimizer is None else optimizer._give_state()
     if state is not None:
         state.model_variables = shapes_by_owner(model.weights)
+        state.model_names = nested_names(model)
         if path.endswith(".keras") and not has_layer_names(model):
             state.model_paths = keras_paths(model)
     _warn_of_lost_precision(model, path)

@@ -1,6 +1,6 @@
 """``restore``: load a file into a model that was built in code, and report what was found."""
 
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import functools
 import types
@@ -9,6 +9,7 @@ import warnings
 import numpy as np
 
 from ..registry.errors import (
+    AmbiguousMatchError,
     ArgumentError,
     IncompleteRestoreError,
     IncompleteRestoreWarning,
@@ -20,8 +21,10 @@ from ._file_resources import keep_files_open
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
 from ._optimizer_weight_lists import decode_weights
-from ._variables import assign_all, by_owner, shapes_by_owner, values_of
+from ._variables import assign_all, by_owner, owners_of, shapes_by_owner, values_of
 from .formats import ModelInCode
+from .keras._optimizer_config import inner_class
+from .keras._slots import slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value, slots_in_memory
 
@@ -116,6 +119,7 @@ class _Live:
         self._model = model
         self._shapes = {owner: tuple(variable.shape) for owner, variable in self.variables.items()}
         self._mapping = mapping or {}
+        self._names = nested_names(model)
         self._paths = functools.lru_cache(maxsize=None)(lambda kind: object_paths(model, kind))
 
     @property
@@ -132,6 +136,8 @@ class _Live:
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
             state.is_ordered,
+            names=self._names,
+            file_names=state.model_names if state.variables.keys() == state.model_variables.keys() else {},
             classes=self.classes,
             model_paths=self._paths(state.path_kind) if state.paths else {},
             file_paths=state.paths,
@@ -141,7 +147,17 @@ class _Live:
     def _match_trained(self, state: TrainingState) -> Matching:
         """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
         trained = shapes_by_owner(self._model.trainable_variables)
-        return match_owners(trained, state.owners, is_ordered=False, classes=self.classes)
+        found = match_owners(trained, state.owners, classes=self.classes, is_whole=not self.frozen_layers)
+        # a second variable of the same name, in another nested model, may be either
+        repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
+        pairs = {owner: name for owner, name in found.pairs.items() if owner.split("#")[0] not in repeated}
+        return found._replace(pairs=pairs)
+
+    @property
+    def frozen_layers(self) -> FrozenSet[str]:
+        """The names of layers with variables that are not trained although they could be."""
+        layers = [layer for layer in _all_layers(self._model) if not hasattr(layer, "layers") and layer.weights]
+        return frozenset(layer.name for layer in layers if not layer.trainable)
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
         """Return owner in the model → owner of slots, which scalekeeper may have added to a file under other names."""
@@ -178,16 +194,39 @@ def _all_layers(model: Any) -> List[Any]:
     return [model, *(each for layer in getattr(model, "layers", ()) for each in _all_layers(layer))]
 
 
+def nested_names(model: Any) -> Dict[str, str]:
+    """Return owner → whole name of variables in nested models, whose names some versions leave out."""
+    owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
+    found: Dict[str, str] = {}
+    for layer in getattr(model, "layers", ()):
+        if hasattr(layer, "layers"):
+            inside = nested_names(layer)
+            for variable, name in zip(layer.weights, owners_of(layer.weights)):
+                name = inside.get(name, name)
+                if id(variable) in owners:
+                    is_whole = f"/{layer.name}/" in f"/{name}"
+                    found[owners[id(variable)]] = name if is_whole else f"{layer.name}/{name}"
+    return found
+
+
 def _name_variables(state: TrainingState) -> None:
-    """Give the variables of a file the names that scalekeeper has recorded, if the file itself has others."""
+    """Give the variables of a file, and their slots, the names that scalekeeper has recorded."""
     recorded = state.model_variables
     if not recorded or not state.variables or recorded.keys() == state.variables.keys():
         return
     shapes = {owner: value.shape for owner, value in state.variables.items()}
     pairs = match_owners(
-        recorded, shapes, state.is_ordered, model_paths=state.model_paths, file_paths=state.paths
+        recorded,
+        shapes,
+        state.is_ordered,
+        names=state.model_names,
+        model_paths=state.model_paths,
+        file_paths=state.paths,
     ).pairs
     if len(pairs) == len(recorded) == len(shapes):
+        names = {in_file: owner for owner, in_file in pairs.items()}
+        if state.slots.keys() <= names.keys():
+            state.slots = {names[owner]: slots for owner, slots in state.slots.items()}
         state.variables = {owner: state.variables[pairs[owner]] for owner in recorded}
         state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
         state.is_ordered = True
@@ -298,6 +337,8 @@ def restore_state(
 
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
+        _require_same_class(state, optimizer)
+        _require_same_frozen(state, live, path)
         _name_weight_list(state, model, matching, optimizer)
         transfer = optimizer._take_state(state, model.trainable_variables, live.slot_pairs(state, matching), check)
         report = _with_transfer(report, transfer)
@@ -331,6 +372,45 @@ def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:
     message = f"{report}\nNothing in the file matches this model. Build the model that it was saved from; or {_MAPPING}"
     return NothingRestoredError(message, report)
+
+
+def _require_same_class(state: TrainingState, optimizer: Any) -> None:
+    """Leave out the slots of an optimizer of another class, which may have equal names and mean something else."""
+    in_file, here = inner_class(state.optimizer_config), type(optimizer.inner_optimizer)
+    classes = {cls.__name__ for cls in here.__mro__}
+    if in_file is None or in_file in classes or not slots_of_class(in_file):
+        return
+    state.notes.append(f"The file has the state of {in_file}; the model is compiled with {here.__name__}.")
+    state.slots, state.weight_list, state.scalars = {}, [], {}
+
+
+def _require_same_frozen(state: TrainingState, live: _Live, path: str) -> None:
+    """Refuse a list of slots without names if the file does not prove that the same layers are frozen.
+
+    Raises:
+        AmbiguousMatchError: The list may belong to other layers, whose number is the same.
+    """
+    if not state.weight_list or not live.frozen_layers:
+        return
+    frozen = None if state.model_config is None else frozenset(_frozen_in(state.model_config))
+    if frozen != live.frozen_layers:
+        raise AmbiguousMatchError(
+            f"{path}: the file numbers the slots of its optimizer and does not tell their variables. The model's "
+            f"frozen layers are {', '.join(sorted(live.frozen_layers))}; in the file "
+            + ("nothing tells which are" if frozen is None else f"they are {', '.join(sorted(frozen)) or 'none'}")
+            + ". Freeze the same layers, restore, and change them afterwards"
+        )
+
+
+def _frozen_in(config: Any) -> Iterator[str]:
+    """Yield the names of the frozen layers in the configuration of a model."""
+    inside = config.get("config") if isinstance(config, Mapping) else None
+    layers = inside.get("layers") if isinstance(inside, Mapping) else None
+    for each in layers if isinstance(layers, list) else ():
+        arguments = each.get("config") if isinstance(each, Mapping) else None
+        if isinstance(arguments, Mapping) and "layers" not in arguments and arguments.get("trainable") is False:
+            yield str(arguments.get("name"))
+        yield from _frozen_in(each)
 
 
 def _name_weight_list(state: TrainingState, model: Any, matching: Matching, optimizer: OptimizerAdapter) -> None:

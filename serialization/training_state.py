@@ -98,6 +98,7 @@ class TrainingState:
     path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled
     # by scalekeeper's record: the model's variables under their names in the program that saved them, in layer order
     model_variables: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes
+    model_names: Dict[str, str] = dataclasses.field(default_factory=dict)  # whole names of those in nested models
     model_paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # where they are, if the file names no layers
     owners: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes of trained variables
     slots: Dict[str, Dict[str, Value]] = dataclasses.field(default_factory=dict)  # by owner and slot
@@ -193,6 +194,7 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         SCALARS: {name: value.read().item() for name, value in state.scalars.items() if value.shape == ()},
         "owners": _shapes(state.owners),
         **({"variables": _shapes(state.model_variables)} if state.model_variables else {}),
+        **({"names": state.model_names} if state.model_names else {}),
         **({"paths": state.model_paths} if state.model_paths else {}),
         **({LISTED: [list(each) for each in state.listed]} if state.listed else {}),
         **({} if state.probe is None else {PROBE: state.probe}),
@@ -231,6 +233,7 @@ def take_record(state: TrainingState, record: Any) -> None:
         state.scalars.setdefault(name, Value.of(value))
     state.owners = {owner: tuple(shape) for owner, shape in (record.get("owners") or {}).items()}
     state.model_variables = {owner: tuple(shape) for owner, shape in (record.get("variables") or {}).items()}
+    state.model_names = dict(record.get("names") or {})
     state.model_paths = dict(record.get("paths") or {})
     state.listed = [tuple(each) for each in record.get(LISTED) or ()]
     state.probe = record.get(PROBE)
@@ -448,6 +451,7 @@ _FIELDS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "loss_scale": ("a mapping", _is_mapping),
     "owners": ("a mapping of shapes", _are_shapes),
     "variables": ("a mapping of shapes", _are_shapes),
+    "names": ("a mapping of strings", _are_texts),
     "paths": ("a mapping of strings", _are_texts),
     SCALARS: ("a mapping", _is_mapping),
     LISTED: ("a list of what each variable is", _are_meanings),

@@ -31,10 +31,12 @@ from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileEr
 from .._object_paths import CHECKPOINT, canonical, is_position
 from ..keras._slots import (
     class_of_parts,
+    class_of_slots,
     ending_part,
     owner_after_part,
     owner_and_slot,
     scalar_name,
+    slot_of_attribute,
     slot_of_part,
     slot_part,
 )
@@ -210,8 +212,13 @@ class _Parts:
         if any(self._has_iterations(holder) and self._has_settings(holder, node_id) for holder in holders):
             return True
         # an optimizer that has not taken a step has no iterations
-        has_numbers = "loss_scale" in children and bool(_numbers(self._checkpoint, children["loss_scale"]))
-        return "loss_scale" in children and ("base_optimizer" in children or has_numbers)
+        return self._has_policy(children) and (
+            "base_optimizer" in children or bool(_numbers(self._checkpoint, children["loss_scale"]))
+        )
+
+    def _has_policy(self, children: Mapping[str, int]) -> bool:
+        """Return whether there is an object ``loss_scale``; a variable of that name is a program's own."""
+        return "loss_scale" in children and self._graph.nodes[children["loss_scale"]].key is None
 
     def _has_iterations(self, node_id: int) -> bool:
         found = (self._value(self._graph.child(node_id, name)) for name in _ITERATIONS)
@@ -220,7 +227,7 @@ class _Parts:
     def _has_settings(self, node_id: int, outer: int) -> bool:
         """Return whether a node with iterations has more of an optimizer, and nothing of a model."""
         children = self._graph.nodes[node_id].children
-        if self._graph.nodes[node_id].slots or outer != node_id or "loss_scale" in children:
+        if self._graph.nodes[node_id].slots or outer != node_id or self._has_policy(children):
             return True
         if not any(name in children for name in (*_HYPERS, *_RATES, *_LISTS)):
             return False
@@ -458,6 +465,7 @@ class _Reading:
         names = self._variables_in_lists(inner)
         if trained:
             of_trained = slots_of_trained(list(names.items()), len(trained), self.class_name)
+            of_trained = of_trained or self._slots_in_lists(inner, trained)
             found = {node_id: (self.owners.get(trained[index]), slot) for node_id, (index, slot) in of_trained.items()}
         else:
             found = dict(slots_by_name(names, self.class_name, list(self.state.variables)))
@@ -473,6 +481,20 @@ class _Reading:
         unmatched = [name for node_id, name in names.items() if node_id not in found]
         if unmatched:
             self.state.notes.append(f"Slots of unknown variables: {', '.join(unmatched)}.")
+
+    def _slots_in_lists(self, inner: int, trained: List[int]) -> Dict[int, Tuple[int, str]]:
+        """Return the same as :func:`slots_of_trained`, by the lists of Keras 3: one slot for each trained variable."""
+        children = self.graph.nodes[inner].children
+        lists = {
+            name: self.graph.listed(child) for name, child in children.items() if name not in (TRAINED, "_variables")
+        }
+        slots = {name: slot_of_attribute(name, self.class_name) for name in lists}
+        return {
+            node_id: (index, slots[name])
+            for name, node_ids in lists.items()
+            if len(node_ids) == len(trained) and slots[name] is not None
+            for index, node_id in enumerate(node_ids)
+        }
 
     def _variables_in_lists(self, inner: int) -> Dict[int, str]:
         """Return the variables in an optimizer's lists with their names, in order, without those that are children."""
@@ -593,7 +615,7 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
     path is not in a checkpoint, but it is the same in all slots of a variable.
     """
     split = _split_slot_names(names)
-    class_name = class_name or class_of_parts([part for _, _, part in split])
+    class_name = class_of_slots(class_name, [name for _, name in names], [part for _, _, part in split])
     index = {start: position for position, start in enumerate(_starts_of_slots(names, count))}
     return {
         node_id: (index[start], slot_of_part(part, class_name) or part)

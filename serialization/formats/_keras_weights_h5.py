@@ -93,11 +93,7 @@ class _Walk:
         for child, layer in groups:
             inside = _untrusted_hdf5.subgroup(group, child)
             name = _layer_name(layer) or _name_in_file(inside) or child
-            # a nested model adds nothing to the names of its layers
-            is_model = bool(_layer_configs(layer)) or any(
-                _untrusted_hdf5.subgroup(inside, each) for each in LAYER_GROUPS
-            )
-            yield from self.of_object(inside, layer, () if is_model else (*path, name))
+            yield from self.of_object(inside, layer, (*path, name))
 
     def _require_order(self, unsorted: List[str]) -> None:
         """Mark the order as unknown if there is more than one: HDF5 sorts names by the alphabet."""

@@ -6,6 +6,8 @@ variables under other attributes, and name the variables differently again.
 
 from typing import Any, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import re
+
 
 class SlotNames(NamedTuple):
     """What optimizers without slots call one slot."""
@@ -114,6 +116,32 @@ def class_of_parts(parts: Sequence[str]) -> Optional[str]:
     """
     own = [part for part in dict.fromkeys(parts) if slot_of_part(part, None) is None]
     return next((name for name, slots in _SLOTS.items() if own and _fits(own, list(slots.values()))), None)
+
+
+def class_of_slots(class_name: Optional[str], names: Sequence[str], parts: Sequence[str]) -> Optional[str]:
+    """Return the class of the optimizer whose slots have these names, of which the caller expects one.
+
+    Args:
+        class_name: The class that the caller expects.
+        names: The names of the slots: Keras 3 puts the name of the optimizer first, ``adam/dense_kernel_momentum``.
+        parts: What of them stands for a slot.
+    """
+    scopes = {re.sub(r"_[0-9]+$", "", name.split("/")[-2]) for name in names if "/" in name}
+    known = {name.lower(): name for name in _SLOTS}
+    found = {known[scope] for scope in scopes if scope in known}
+    if len(found) == 1:
+        return found.pop()
+    own = [part for part in dict.fromkeys(parts) if slot_of_part(part, None) is None]
+    expected = list(_SLOTS.get(class_name or "", {}).values())
+    if class_name is not None and (not expected or not own or _fits(own, expected)):
+        return class_name
+    return class_of_parts(parts)
+
+
+def slot_of_attribute(attribute: str, class_name: Optional[str]) -> Optional[str]:
+    """Return the slot whose list is in an attribute of an optimizer; None if there is none."""
+    known = {**_SLOTS.get(class_name or "", {}), **_OPTIONAL}
+    return next((slot for slot, names in known.items() if attribute in names.attributes), None)
 
 
 def _fits(parts: Sequence[str], slots: Sequence[SlotNames]) -> bool:

@@ -39,7 +39,7 @@ FOLDERS = {
     "functional/{layers}/dense/vars/0": 4.0,
     "dense_1/vars/0": 5.0,
 }
-OWNERS = {"first/0": 1.0, "first/1": 2.0, "second/0": 3.0, "inside/0": 4.0, "third/0": 5.0}
+OWNERS = {"first/0": 1.0, "first/1": 2.0, "second/0": 3.0, "nested/inside/0": 4.0, "third/0": 5.0}
 
 
 def write(

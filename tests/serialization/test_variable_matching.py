@@ -87,16 +87,31 @@ def test_other_names_with_equal_shapes_are_not_matched(is_ordered):
 
 
 def test_a_name_on_both_sides_decides_although_others_differ():
-    """enc and dec changed places and the head was renamed: enc stays enc."""
-    model = {"dec/kernel": (4, 4), "enc/kernel": (4, 4), "head/kernel": (4, 1)}
+    """enc and dec changed places and Keras names the head now: enc stays enc."""
+    model = {"dec/kernel": (4, 4), "enc/kernel": (4, 4), "dense/kernel": (4, 1)}
     file = {"enc/kernel": (4, 4), "dec/kernel": (4, 4), "output/kernel": (4, 1)}
     matching = match_owners(model, file)
     assert matching.pairs == {
         "dec/kernel": "dec/kernel",
         "enc/kernel": "enc/kernel",
-        "head/kernel": "output/kernel",
+        "dense/kernel": "output/kernel",
     }
-    assert matching.rules == {"dec/kernel": "name", "enc/kernel": "name", "head/kernel": "shape"}
+    assert matching.rules == {"dec/kernel": "name", "enc/kernel": "name", "dense/kernel": "shape"}
+
+
+def test_a_new_name_beside_equal_names_is_a_new_layer():
+    """A head of the same shape under another name is not the old head."""
+    model = {"body/kernel": (4, 4), "new_head/kernel": (4, 1)}
+    file = {"body/kernel": (4, 4), "head/kernel": (4, 1)}
+    assert match_owners(model, file).pairs == {"body/kernel": "body/kernel"}
+
+
+def test_parts_of_a_model_match_by_equal_names_only():
+    """Saved with dense_1 frozen, restored with dense_3 frozen: equally many layers are not the same layers."""
+    model = {"dense/kernel": (4, 4), "dense_1/kernel": (4, 4), "dense_2/kernel": (4, 4)}
+    file = {"dense/kernel": (4, 4), "dense_2/kernel": (4, 4), "dense_3/kernel": (4, 4)}
+    assert match_owners(model, file, is_whole=False).pairs == {}
+    assert match_owners(model, model, is_whole=False).pairs == {name: name for name in model}
 
 
 def test_layers_inside_blocks_of_other_names_are_not_matched():
