@@ -19,11 +19,11 @@ from . import formats
 from ._file_resources import keep_files_open
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
-from ._optimizer_weight_lists import decode_weights
+from ._unnamed_slots import name_weight_list
 from ._variables import assign_all, by_owner, shapes_by_owner, values_of
 from .formats import ModelInCode
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
-from .training_state import TrainingState, Value, slots_in_memory
+from .training_state import TrainingState, Value
 
 _MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
 
@@ -274,6 +274,9 @@ def restore_state(
     live = _Live(model) if live is None else live
     matching = live.match(state) if matching is None else matching
     with_weights = with_weights and bool(state.variables)
+    optimizer = adapter_of(model)
+    if optimizer is not None:
+        name_weight_list(state, model, matching.pairs, optimizer)
     report = RestoreReport(
         path,
         contents_of(state),
@@ -285,7 +288,6 @@ def restore_state(
     )
     if not matching.pairs and (state.variables or state.owners):
         raise _nothing_restored(report._replace(matched=[]))
-    optimizer = adapter_of(model)
 
     def check(transfer: Transfer) -> None:
         required = [*matching.missing, *transfer.missing_slots]
@@ -298,7 +300,6 @@ def restore_state(
 
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
-        _name_weight_list(state, model, matching, optimizer)
         transfer = optimizer._take_state(state, model.trainable_variables, live.slot_pairs(state, matching), check)
         report = _with_transfer(report, transfer)
     else:
@@ -331,23 +332,6 @@ def adapter_of(model: Any) -> Optional[OptimizerAdapter]:
 def _nothing_restored(report: RestoreReport) -> NothingRestoredError:
     message = f"{report}\nNothing in the file matches this model. Build the model that it was saved from; or {_MAPPING}"
     return NothingRestoredError(message, report)
-
-
-def _name_weight_list(state: TrainingState, model: Any, matching: Matching, optimizer: OptimizerAdapter) -> None:
-    """Name the values of a list without names, which has the order of the file's variables."""
-    if not state.weight_list:
-        return
-    expected = optimizer._expected_weights(model.trainable_variables)
-    in_model = {owner: own for own, owner in matching.pairs.items()}
-    owners = state.variables if state.is_ordered else in_model
-    order = [owner for owner in owners if in_model.get(owner) in expected.slots]
-    in_order = expected._replace(slots={owner: expected.slots[in_model[owner]] for owner in order})
-    named = decode_weights([value.read() for value in state.weight_list], in_order)
-    state.slots = slots_in_memory(named.slots)
-    state.scalars.update({name: Value.of(value) for name, value in named.scalars.items()})
-    state.iterations = named.iterations if state.iterations is None else state.iterations
-    state.learning_rate = named.learning_rate if state.learning_rate is None else state.learning_rate
-    state.loss_scale_state = state.loss_scale_state or named.state
 
 
 def contents_of(state: TrainingState) -> List[str]:
