@@ -84,3 +84,17 @@ def test_weights_without_a_configuration(tmp_path):
         else:
             scalekeeper.restore(other, path, partial=True)
             assert numbers_of(other)["slots"] == numbers_of(model)["slots"]
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 writes the product")
+def test_the_product_of_momenta_is_computed(tmp_path):
+    """TF 2.11 to 2.15 do not write Nadam's product of momenta; it follows from the iterations, to the bit."""
+    model = compiled("Nadam", {"beta_1": 0.8}, names="a")
+    train(model, steps=40)
+    product = model.optimizer._u_product.numpy()
+    for path in (tmp_path / "m.keras", tmp_path / "m.h5"):
+        model.save(str(path))
+        other = compiled("Nadam", {"beta_1": 0.8}, names="a")
+        report = scalekeeper.restore(other, path)
+        assert other.optimizer._u_product.numpy() == product
+        assert any("product of momenta" in note for note in report.notes)

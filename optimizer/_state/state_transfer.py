@@ -19,6 +19,7 @@ from ...serialization._variables import (
     lazy_values,
     owners_of,
     shapes_by_owner,
+    value_of,
     values_of,
 )
 from ...serialization.keras._optimizer_config import inner_class, inner_config
@@ -365,7 +366,10 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
         if (owner, name) not in used and not is_unused_there(name, value.shape)
     ]
     for name, variable in here.others.items():
-        plan.add(name, variable, state.scalars.get(name))
+        value: Any = state.scalars.get(name)
+        if value is None and name == MOMENTUM_CACHE:
+            value = _product_of_momenta(state, plan)
+        plan.add(name, variable, value)
     plan.unused += [name for name in state.scalars if name not in here.others]
     plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
@@ -387,6 +391,27 @@ def _convert_momentum(value: Value, state: TrainingState, optimizer: Any) -> Val
         )
         raise StateMismatchError([Problem(("momentum",), message, "learning_rate")])
     return scaled_momentum(value, rate, divide=not state.has_bare_momentum)
+
+
+def _product_of_momenta(state: TrainingState, plan: _Plan) -> Optional[float]:
+    """Return Nadam's product of momenta after the iterations of a state, rounded as TF 2.11 to 2.15 compute it.
+
+    These versions do not write it to files.
+    """
+    config = inner_config(state.optimizer_config or {})
+    if state.iterations is None or inner_class(state.optimizer_config) != "Nadam":
+        return None
+    arguments = config.get("config", {})
+    speed = np.float32(arguments.get("decay", 1.0))  # of the legacy optimizers; the others have no such argument
+    beta, product, warming = np.float32(arguments.get("beta_1", 0.9)), np.float32(1), np.float32(1)
+    for step in range(1, state.iterations + 1):
+        if product == 0:
+            break
+        if warming > np.finfo(np.float32).eps / 2:  # one power at a time: TensorFlow rounds those of a vector otherwise
+            warming = np.float32(value_of(tf.pow(np.float32(0.96), speed * np.float32(step))))
+        product = product * (beta * (np.float32(1) - np.float32(0.5) * warming))
+    plan.notes.append("Nadam's product of momenta is not in the file: it was computed from the iterations.")
+    return float(product)
 
 
 def _unused_slots(config: Any) -> Callable[[str, Any], bool]:
