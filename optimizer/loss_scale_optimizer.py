@@ -475,6 +475,10 @@ class LossScaleOptimizer:
         """Return the variables that Keras writes to files, in order."""
         return list(self.weights)  # type: ignore[attr-defined]
 
+    def _variables_of_inner(self) -> List[Any]:
+        """Return the variables that the inner optimizer lists."""
+        return list(self.inner_optimizer.weights)
+
     def _adapter_of_nested(self, optimizer: Any) -> Any:
         """Return the adapter of an optimizer that the inner optimizer holds."""
         from ._keras.bare_optimizer import adapter_of_optimizer

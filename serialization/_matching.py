@@ -101,7 +101,7 @@ def match_owners(
         file_paths: Owner in the file → the same.
         mapping: Owner in the model → owner in the file, as the caller says.
         is_whole: Whether both sides have all variables of a model. If they may be different parts of it, such as the
-            layers that are not frozen, only equal names match.
+            layers that are not frozen, only names that a person has chosen match.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -218,8 +218,7 @@ class _Match:
         self._pair_layers(in_model, named, NAME)
 
     def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
-        names = [{layer[0].layer[-1] for layer in layers} for layers in (model_layers, file_layers)]
-        if len(model_layers) != len(file_layers) or (not self._is_whole and names[0] != names[1]):
+        if len(model_layers) != len(file_layers) or not self._is_whole:
             return
         by_number = list(zip(*(sorted(layers, key=_numbers) for layers in (model_layers, file_layers))))
         by_order = list(zip(model_layers, file_layers))

@@ -25,6 +25,7 @@ class Expected(NamedTuple):
     slots: Mapping[str, Mapping[str, Tuple[int, ...]]]  # owner → slot → shape; the slots of each in one order
     scalars: Sequence[str]  # other variables, such as Nadam's momentum_cache
     state: Mapping[str, str]  # loss-scale variable → "i" or "f", in the order of Keras 3
+    listed: Sequence[Tuple[Tuple[str, ...], Tuple[int, ...]]] = ()  # what each variable of the list is, and its shape
 
 
 class Decoded(NamedTuple):

@@ -1,6 +1,6 @@
 """``restore``: load a file into a model that was built in code, and report what was found."""
 
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import functools
 import types
@@ -9,7 +9,6 @@ import warnings
 import numpy as np
 
 from ..registry.errors import (
-    AmbiguousMatchError,
     ArgumentError,
     IncompleteRestoreError,
     IncompleteRestoreWarning,
@@ -20,13 +19,13 @@ from . import formats
 from ._file_resources import keep_files_open
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
-from ._optimizer_weight_lists import decode_weights
+from ._unnamed_slots import name_weight_list
 from ._variables import assign_all, by_owner, owners_of, shapes_by_owner, values_of
 from .formats import ModelInCode
 from .keras._optimizer_config import inner_class
 from .keras._slots import slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
-from .training_state import TrainingState, Value, slots_in_memory
+from .training_state import TrainingState, Value
 
 _MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
 
@@ -313,6 +312,10 @@ def restore_state(
     live = _Live(model) if live is None else live
     matching = live.match(state) if matching is None else matching
     with_weights = with_weights and bool(state.variables)
+    optimizer = adapter_of(model)
+    if optimizer is not None:
+        _drop_slots_of_other_class(state, optimizer)
+        name_weight_list(state, model, matching.pairs, optimizer)
     report = RestoreReport(
         path,
         contents_of(state),
@@ -324,7 +327,6 @@ def restore_state(
     )
     if not matching.pairs and (state.variables or state.owners):
         raise _nothing_restored(report._replace(matched=[]))
-    optimizer = adapter_of(model)
 
     def check(transfer: Transfer) -> None:
         required = [*matching.missing, *transfer.missing_slots]
@@ -337,9 +339,6 @@ def restore_state(
 
     if optimizer is not None:
         # before the weights: the optimizer refuses what does not fit, and then nothing has changed
-        _require_same_class(state, optimizer)
-        _require_same_frozen(state, live, path)
-        _name_weight_list(state, model, matching, optimizer)
         transfer = optimizer._take_state(state, model.trainable_variables, live.slot_pairs(state, matching), check)
         report = _with_transfer(report, transfer)
     else:
@@ -374,7 +373,7 @@ def _nothing_restored(report: RestoreReport) -> NothingRestoredError:
     return NothingRestoredError(message, report)
 
 
-def _require_same_class(state: TrainingState, optimizer: Any) -> None:
+def _drop_slots_of_other_class(state: TrainingState, optimizer: Any) -> None:
     """Leave out the slots of an optimizer of another class, which may have equal names and mean something else."""
     in_file, here = inner_class(state.optimizer_config), type(optimizer.inner_optimizer)
     classes = {cls.__name__ for cls in here.__mro__}
@@ -382,55 +381,6 @@ def _require_same_class(state: TrainingState, optimizer: Any) -> None:
         return
     state.notes.append(f"The file has the state of {in_file}; the model is compiled with {here.__name__}.")
     state.slots, state.weight_list, state.scalars = {}, [], {}
-
-
-def _require_same_frozen(state: TrainingState, live: _Live, path: str) -> None:
-    """Refuse a list of slots without names if the file does not prove that the same layers are frozen.
-
-    Raises:
-        AmbiguousMatchError: The list may belong to other layers, whose number is the same.
-    """
-    if not state.weight_list or not live.frozen_layers:
-        return
-    frozen = None if state.model_config is None else frozenset(_frozen_in(state.model_config))
-    if frozen != live.frozen_layers:
-        raise AmbiguousMatchError(
-            f"{path}: the file numbers the slots of its optimizer and does not tell their variables. The model's "
-            f"frozen layers are {', '.join(sorted(live.frozen_layers))}; in the file "
-            + ("nothing tells which are" if frozen is None else f"they are {', '.join(sorted(frozen)) or 'none'}")
-            + ". Freeze the same layers, restore, and change them afterwards"
-        )
-
-
-def _frozen_in(config: Any) -> Iterator[str]:
-    """Yield the names of the frozen layers in the configuration of a model."""
-    inside = config.get("config") if isinstance(config, Mapping) else None
-    layers = inside.get("layers") if isinstance(inside, Mapping) else None
-    for each in layers if isinstance(layers, list) else ():
-        arguments = each.get("config") if isinstance(each, Mapping) else None
-        if isinstance(arguments, Mapping) and "layers" not in arguments and arguments.get("trainable") is False:
-            yield str(arguments.get("name"))
-        yield from _frozen_in(each)
-
-
-def _name_weight_list(state: TrainingState, model: Any, matching: Matching, optimizer: OptimizerAdapter) -> None:
-    """Name the values of a list without names, which has the order of the file's variables."""
-    if not state.weight_list:
-        return
-    expected = optimizer._expected_weights(model.trainable_variables)
-    in_model = {owner: own for own, owner in matching.pairs.items()}
-    owners = state.variables if state.is_ordered else in_model
-    order = [owner for owner in owners if in_model.get(owner) in expected.slots]
-    shapes = [tuple(shape) for slots in expected.slots.values() for shape in slots.values()]
-    if not {value.shape for value in state.weight_list} & {*shapes}:
-        order = []  # the optimizer had no slots: it was never used, or has no momentum
-    in_order = expected._replace(slots={owner: expected.slots[in_model[owner]] for owner in order})
-    named = decode_weights([value.read() for value in state.weight_list], in_order)
-    state.slots = slots_in_memory(named.slots)
-    state.scalars.update({name: Value.of(value) for name, value in named.scalars.items()})
-    state.iterations = named.iterations if state.iterations is None else state.iterations
-    state.learning_rate = named.learning_rate if state.learning_rate is None else state.learning_rate
-    state.loss_scale_state = state.loss_scale_state or named.state
 
 
 def contents_of(state: TrainingState) -> List[str]:

@@ -19,9 +19,10 @@ from ...serialization._variables import (
     lazy_values,
     owners_of,
     shapes_by_owner,
+    value_of,
     values_of,
 )
-from ...serialization.keras._optimizer_config import inner_config
+from ...serialization.keras._optimizer_config import inner_class, inner_config
 from ...serialization.optimizer_adapter import Transfer
 from ...serialization.training_state import (
     LOSS_SCALE,
@@ -154,7 +155,7 @@ def give_state(optimizer: Any) -> TrainingState:
         owners={**strangers, **shapes_by_owner(variables), **pending.owners},
         slots={**here, **pending.slots},
         scalars={**scalars, **pending.scalars},
-        listed=_listed(optimizer, found),
+        listed=_meanings(optimizer, found, optimizer._listed_variables()),
         has_bare_momentum=has_bare_momentum(optimizer),
         iterations=int(values_of([iterations_of(optimizer.inner_optimizer)])[0]),
         learning_rate=learning_rate_of(optimizer),
@@ -163,8 +164,8 @@ def give_state(optimizer: Any) -> TrainingState:
     )
 
 
-def _listed(optimizer: Any, found: Inventory) -> List[Tuple[str, ...]]:
-    """Return what each variable is in the list that Keras writes to files."""
+def _meanings(optimizer: Any, found: Inventory, variables: Sequence[Any]) -> List[Tuple[str, ...]]:
+    """Return what each of these variables is."""
     inner = optimizer.inner_optimizer
     meanings: Dict[int, Tuple[str, ...]] = {identity(iterations_of(inner)): (ITERATIONS,)}
     meanings.update({identity(rate): (RATE,) for rate in [rate_of(inner)] if rate is not None})
@@ -172,7 +173,7 @@ def _listed(optimizer: Any, found: Inventory) -> List[Tuple[str, ...]]:
     meanings.update({identity(each): (SCALAR, name) for name, each in found.others.items()})
     for owner, slots in found.slots.items():
         meanings.update({identity(slot): (SLOT, owner, name) for name, slot in slots.items()})
-    return [meanings.get(identity(variable), ()) for variable in optimizer._listed_variables()]
+    return [meanings.get(identity(variable), ()) for variable in variables]
 
 
 def state_for_keras(optimizer: Any, file_format: str) -> Dict[str, Any]:
@@ -194,7 +195,7 @@ def state_for_keras(optimizer: Any, file_format: str) -> Dict[str, Any]:
 def expected_weights(optimizer: Any) -> Expected:
     """Return what a list of weights for this optimizer may hold."""
     found = inventory(optimizer, optimizer._known_variables(), with_strangers=True)
-    listed = {identity(weight) for weight in optimizer.weights}
+    listed, inner = {identity(weight) for weight in optimizer.weights}, optimizer._variables_of_inner()
     slots: Dict[str, Dict[str, Tuple[int, ...]]] = {}
     for owner, each in found.slots.items():
         for name, variable in each.items():
@@ -209,6 +210,7 @@ def expected_weights(optimizer: Any) -> Expected:
         slots=slots,
         scalars=[name for name, each in found.others.items() if identity(each) in listed or name == MOMENTUM_CACHE],
         state=state,
+        listed=list(zip(_meanings(optimizer, found, inner), (tuple(each.shape) for each in inner))),
     )
 
 
@@ -346,19 +348,28 @@ class _Plan:
 def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[str, str]) -> _Plan:
     """Find a value for each variable of the optimizer and of its policy."""
     plan = _Plan()
-    owned = _without_unused_momentum(here.slots, optimizer._serialized_inner())
-    given = _without_unused_momentum(state.slots, state.optimizer_config)
-    for owner, each in owned.items():
-        values = given.get(pairs.get(owner, ""), {})
+    is_unused_here = _unused_slots(optimizer._serialized_inner())
+    is_unused_there = _unused_slots(state.optimizer_config)
+    for owner, each in here.slots.items():
+        values = state.slots.get(pairs.get(owner, ""), {})
         for name, variable in each.items():
             value = values.get(name)
             if value is not None and name == "momentum":
                 value = _convert_momentum(value, state, optimizer)
-            plan.add_slot(owner, name, variable, value)
-    used = {(pairs.get(owner), name) for owner, each in owned.items() for name in each}
-    plan.unused += [f"{owner}: {name}" for owner, each in given.items() for name in each if (owner, name) not in used]
+            if value is not None or not is_unused_here(name, variable.shape):
+                plan.add_slot(owner, name, variable, value)
+    used = {(pairs.get(owner), name) for owner, each in here.slots.items() for name in each}
+    plan.unused += [
+        f"{owner}: {name}"
+        for owner, each in state.slots.items()
+        for name, value in each.items()
+        if (owner, name) not in used and not is_unused_there(name, value.shape)
+    ]
     for name, variable in here.others.items():
-        plan.add(name, variable, state.scalars.get(name))
+        value: Any = state.scalars.get(name)
+        if value is None and name == MOMENTUM_CACHE:
+            value = _product_of_momenta(state, plan)
+        plan.add(name, variable, value)
     plan.unused += [name for name in state.scalars if name not in here.others]
     plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
@@ -382,13 +393,38 @@ def _convert_momentum(value: Value, state: TrainingState, optimizer: Any) -> Val
     return scaled_momentum(value, rate, divide=not state.has_bare_momentum)
 
 
-def _without_unused_momentum(slots: Mapping[str, Mapping[str, Any]], config: Any) -> Dict[str, Dict[str, Any]]:
-    """Leave out a momentum that is never read: only some versions of SGD without momentum have a slot for it."""
-    is_unused = not inner_config(config or {}).get("config", {}).get("momentum", True)
-    return {
-        owner: {name: slot for name, slot in each.items() if not (is_unused and name == "momentum")}
-        for owner, each in slots.items()
-    }
+def _product_of_momenta(state: TrainingState, plan: _Plan) -> Optional[float]:
+    """Return Nadam's product of momenta after the iterations of a state, rounded as TF 2.11 to 2.15 compute it.
+
+    These versions do not write it to files.
+    """
+    config = inner_config(state.optimizer_config or {})
+    if state.iterations is None or inner_class(state.optimizer_config) != "Nadam":
+        return None
+    arguments = config.get("config", {})
+    speed = np.float32(arguments.get("decay", 1.0))  # of the legacy optimizers; the others have no such argument
+    beta, product, warming = np.float32(arguments.get("beta_1", 0.9)), np.float32(1), np.float32(1)
+    for step in range(1, state.iterations + 1):
+        if product == 0:
+            break
+        if warming > np.finfo(np.float32).eps / 2:  # one power at a time: TensorFlow rounds those of a vector otherwise
+            warming = np.float32(value_of(tf.pow(np.float32(0.96), speed * np.float32(step))))
+        product = product * (beta * (np.float32(1) - np.float32(0.5) * warming))
+    plan.notes.append("Nadam's product of momenta is not in the file: it was computed from the iterations.")
+    return float(product)
+
+
+def _unused_slots(config: Any) -> Callable[[str, Any], bool]:
+    """Return a function that tells whether a slot of this name and shape is never read, so that some versions lack it.
+
+    It is SGD's momentum if that is zero, and Adafactor's placeholder for a variable that it does not factor.
+    """
+    inner = inner_config(config or {})
+    has_momentum = inner.get("config", {}).get("momentum", True)
+    is_adafactor = inner_class(config or {}) == "Adafactor"
+    return lambda name, shape: (
+        (name == "momentum" and not has_momentum) or (is_adafactor and name in ("r", "c") and len(shape) == 0)
+    )
 
 
 def _take_learning_rate(optimizer: Any, rate: Optional[float], plan: _Plan) -> None:

@@ -47,12 +47,26 @@ _SLOTS: Dict[str, Dict[str, SlotNames]] = {
         "accumulator": SlotNames(("_accumulators",), ("accumulator",)),
         "linear": SlotNames(("_linears",), ("linear",)),
     },
+    "Adafactor": {
+        "r": SlotNames(("_r",), ("r",)),
+        "c": SlotNames(("_c",), ("c",)),
+        "v": SlotNames(("_v",), ("v", "velocity")),
+    },
 }
 _AVERAGE = "average"  # the moving average of the model's variables
+_ACCUMULATOR = "gradient_accumulator"
+# class → slot → the argument without which an optimizer has no such slot
+_CONDITIONS = {
+    "Adam": {"vhat": "amsgrad"},
+    "AdamW": {"vhat": "amsgrad"},
+    "SGD": {"momentum": "momentum"},
+    "RMSprop": {"momentum": "momentum", "mg": "centered"},
+}
+_IRREGULAR = ("Muon",)  # which variables have which slots depends on more than their shapes
 # slots that an optimizer of any class may have
 _OPTIONAL: Dict[str, SlotNames] = {
     _AVERAGE: SlotNames(("_model_variables_moving_average",), ("average",)),
-    "gradient_accumulator": SlotNames(("_accumulated_gradients",), ("gradient_accumulator",)),
+    _ACCUMULATOR: SlotNames(("_accumulated_gradients",), ("gradient_accumulator",)),
 }
 _PARTS = frozenset(part for slots in [*_SLOTS.values(), _OPTIONAL] for names in slots.values() for part in names.parts)
 _LAST = ("vhat",)  # slots in a block after all others
@@ -66,6 +80,38 @@ _SCALARS = {"_u_product": "momentum_cache", "u_product": "momentum_cache", "_m_c
 def slots_of_class(class_name: str) -> List[str]:
     """Return the slots that an optimizer of a class may have; none for an unknown class."""
     return list(_SLOTS.get(class_name, {}))
+
+
+def listed_slots(
+    class_name: Optional[str],
+    arguments: Mapping[str, Any],
+    shape: Tuple[int, ...],
+    *,
+    has_unused_momentum: bool,
+    lists_placeholders: bool,
+) -> Optional[Dict[str, Tuple[int, ...]]]:
+    """Return slot → shape of the slots that an optimizer without slots lists for a variable; None if that is unknown.
+
+    Args:
+        class_name: The class of the optimizer.
+        arguments: Its configuration.
+        shape: The shape of the variable.
+        has_unused_momentum: Whether SGD has a slot for a momentum of zero.
+        lists_placeholders: Whether Adafactor lists a number for a variable that it does not factor.
+    """
+    if class_name not in _SLOTS or class_name in _IRREGULAR:
+        return None
+    conditions = {} if class_name == "SGD" and has_unused_momentum else _CONDITIONS.get(class_name, {})
+    names = [name for name in _SLOTS[class_name] if name not in conditions or arguments.get(conditions[name])]
+    found = dict.fromkeys(names, shape)
+    if class_name == "Adafactor":
+        is_factored = len(shape) > 1
+        found.update({"r": shape[:-1], "c": (*shape[:-2], *shape[-1:])} if is_factored else {"r": (), "c": ()})
+        if not is_factored and not lists_placeholders:
+            del found["r"], found["c"]
+    optional = {_AVERAGE: "use_ema", _ACCUMULATOR: "gradient_accumulation_steps"}
+    found.update({name: shape for name, argument in optional.items() if arguments.get(argument)})
+    return found
 
 
 def class_with_slots(slots: Collection[str]) -> str:
@@ -222,11 +268,12 @@ def ordered_slots(
     """
     present = {name for each in slots.values() for name in each}
     known = [name for name in slots_of_class(class_name) if name in present]
-    names = [*known, *sorted(present - {*known, _AVERAGE})]
+    first = [name for name in (_AVERAGE, _ACCUMULATOR) if name in present]  # created before all others
+    names = [*known, *sorted(present - {*known, *first})]
     if in_blocks:
         groups = [[name] for name in names]
     else:
         interleaved = [name for name in names if name not in _LAST]
         groups = [interleaved, *([name] for name in names if name in _LAST)]
-    groups = [*([[_AVERAGE]] if _AVERAGE in present else []), *groups]  # created before all others
+    groups = [*([name] for name in first), *groups]
     return [(owner, name) for group in groups for owner in owners for name in group if name in slots.get(owner, {})]

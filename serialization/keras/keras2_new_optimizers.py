@@ -20,6 +20,7 @@ class Keras2NewOptimizersProfile(KerasProfile):
     extra_arguments: Mapping[str, Any] = {"is_legacy_optimizer": False}
 
     classes_with_other_order = ("RMSprop",)
+    has_unused_momentum = True
 
     proving_children = ("_iterations",)
     skipped_steps_by_child: Mapping[str, str] = {"loss_scale": ADVANCE}

@@ -34,6 +34,8 @@ class Keras3Profile(KerasProfile):
     native_skipped_steps = HOLD
     classes_with_other_order = ("RMSprop",)
     lists_learning_rate = True
+    lists_scalars = True
+    lists_placeholders = True
     state_names: Mapping[str, str] = {"step_counter": "good_steps", "dynamic_scale": "current_loss_scale"}
 
     loss_scale_child = None

@@ -12,7 +12,7 @@ from ...registry._documents import HOLD as HOLD
 from ...registry._targets import Target
 from ...registry.errors import NameTakenError, TranslationError, shown
 from ._model_config_rules import ModelConfigRules
-from ._slots import attributes_of_slot, ordered_slots
+from ._slots import attributes_of_slot, listed_slots, ordered_slots
 
 LEGACY, NEW, KERAS_3, UNKNOWN = "legacy", "new", "keras3", "unknown"  # families of inner optimizers
 POLICY_KEY = "loss_scale"  # holds any policy in full: the key of TensorFlow 2.0 to 2.3 and of scalekeeper
@@ -92,6 +92,9 @@ class KerasProfile:
     has_slots = False  # whether optimizers have slots; otherwise they have lists of variables
     classes_with_other_order: Tuple[str, ...] = ()  # which list slots in blocks where the others do not, or reversely
     lists_learning_rate = False  # whether it is among the variables of a file
+    lists_scalars = False  # whether other numbers are, such as Nadam's product of momenta
+    has_unused_momentum = False  # whether SGD has a slot for a momentum of zero
+    lists_placeholders = False  # whether Adafactor lists a number for a variable that it does not factor
     state_names: Mapping[str, str] = {}  # the wrapper's variable → piece of the loss scale's state, in order
 
     # Children of the optimizer in checkpoints
@@ -228,6 +231,18 @@ class KerasProfile:
         """Return owner and slot of every slot variable in the order in which the optimizer lists them."""
         in_blocks = self.has_slots != (class_name in self.classes_with_other_order)
         return ordered_slots(slots, class_name, owners, in_blocks)
+
+    def listed_slots(
+        self, class_name: Optional[str], arguments: Mapping[str, Any], shape: Tuple[int, ...]
+    ) -> Optional[Dict[str, Tuple[int, ...]]]:
+        """Return slot → shape of the slots that an optimizer lists for a variable of a shape; None if it is unknown."""
+        return listed_slots(
+            class_name,
+            arguments,
+            shape,
+            has_unused_momentum=self.has_unused_momentum,
+            lists_placeholders=self.lists_placeholders,
+        )
 
     def slot_variable_name(self, owner: str, slot: str, class_name: str) -> str:
         """Return what this generation calls the variable of a slot, without the optimizer's name."""

@@ -1,0 +1,100 @@
+"""Lists of slots without names, as plain Keras writes them: decoded where the order is proven, else refused."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import scalekeeper
+from scalekeeper.registry.errors import IncompleteRestoreError
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS
+from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
+
+pytestmark = [
+    pytest.mark.skipif("legacy" not in OPTIMIZERS and not IS_KERAS_3, reason="this Keras writes no .keras files"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of NumPy, about Keras 3's own variables
+]
+OPTIONS = {
+    "SGD": [{}, {"momentum": 0.5}, {"use_ema": True}],
+    "Adam": [{}, {"amsgrad": True}, {"use_ema": True}],
+    "RMSprop": [{}, {"momentum": 0.5, "centered": True}, {"centered": True, "use_ema": True}],
+    "Adagrad": [{}],
+    "Adadelta": [{}],
+    "Adamax": [{}],
+    "Ftrl": [{}],
+    "Nadam": [{}],
+    "AdamW": [{}],
+    "Adafactor": [{}, {"use_ema": True}],
+    "Lion": [{}],
+    "Lamb": [{}],
+    "Muon": [{}],
+}
+if IS_KERAS_3:
+    OPTIONS["Adam"] += [{"gradient_accumulation_steps": 2}, {"gradient_accumulation_steps": 3, "use_ema": True}]
+CASES = [(name, each) for name, options in OPTIONS.items() if hasattr(tf.keras.optimizers, name) for each in options]
+
+
+def compiled(name, options, **model):
+    built = dense_model(**model)
+    built.compile(getattr(tf.keras.optimizers, name)(0.25, **options), "mse")
+    return built
+
+
+def trained(name, options, **model):
+    built = compiled(name, options, **model)
+    train(built)
+    fill(built)
+    return built
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_files_of_plain_keras(name, options, tmp_path):
+    """restore and load_model take every slot of every optimizer from a .keras file that plain Keras has written."""
+    model = trained(name, options, frozen=["b"])
+    model.save(str(tmp_path / "m.keras"))
+    expected = numbers_of(model)
+    other = compiled(name, options, frozen=["b"])
+    scalekeeper.restore(other, tmp_path / "m.keras", partial=True)
+    assert numbers_of(other) == expected
+    assert numbers_of(scalekeeper.load_model(tmp_path / "m.keras")) == expected
+
+
+def test_other_layers_are_frozen(tmp_path):
+    """The configuration in the file tells which layer was frozen; a slot of another layer is not taken for its own."""
+    model = trained("Adam", {}, names="abcde", frozen=["b"])
+    model.save(str(tmp_path / "m.keras"))
+    other = compiled("Adam", {}, names="abcde", frozen=["e"])
+    with pytest.raises(IncompleteRestoreError):
+        scalekeeper.restore(other, tmp_path / "m.keras")
+    scalekeeper.restore(other, tmp_path / "m.keras", partial=True)
+    expected, found = numbers_of(model)["slots"], numbers_of(other)["slots"]
+    assert all(found[f"{name}/kernel"] == expected[f"{name}/kernel"] for name in "acd")
+    assert not np.any([np.max(slot) for slot in found["b/kernel"].values()])
+
+
+def test_weights_without_a_configuration(tmp_path):
+    """Without frozen layers the order is proven; with a frozen one among equal ones it is not, and nothing is taken."""
+    for frozen in ([], ["b"]):
+        model = trained("Adam", {}, names="abcde", frozen=frozen)
+        path = tmp_path / f"{len(frozen)}.weights.h5"
+        model.save_weights(str(path))
+        other = compiled("Adam", {}, names="abcde", frozen=frozen)
+        if frozen:
+            with pytest.raises(IncompleteRestoreError, match="save_model"):
+                scalekeeper.restore(other, path)
+        else:
+            scalekeeper.restore(other, path, partial=True)
+            assert numbers_of(other)["slots"] == numbers_of(model)["slots"]
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="Keras 3 writes the product")
+def test_the_product_of_momenta_is_computed(tmp_path):
+    """TF 2.11 to 2.15 do not write Nadam's product of momenta; it follows from the iterations, to the bit."""
+    model = compiled("Nadam", {"beta_1": 0.8}, names="a")
+    train(model, steps=40)
+    product = model.optimizer._u_product.numpy()
+    for path in (tmp_path / "m.keras", tmp_path / "m.h5"):
+        model.save(str(path))
+        other = compiled("Nadam", {"beta_1": 0.8}, names="a")
+        report = scalekeeper.restore(other, path)
+        assert other.optimizer._u_product.numpy() == product
+        assert any("product of momenta" in note for note in report.notes)
