@@ -170,7 +170,7 @@ def pairs_by_layer(model: Any, state: TrainingState) -> Optional[Dict[str, str]]
 def _pairs_in_layer(
     owners: Sequence[str], variables: Sequence[Any], in_file: Sequence[str], state: TrainingState
 ) -> Optional[Dict[str, str]]:
-    """Pair the variables of one layer: by their last names if these differ, otherwise by position."""
+    """Pair the variables of one layer: by their last names if these differ, otherwise by shape or position."""
     if len(in_file) > len(owners):
         in_file = _without_copies(in_file, state)
     own_names, file_names = [[_last_name(owner) for owner in each] for each in (owners, in_file)]
@@ -185,7 +185,12 @@ def _pairs_in_layer(
     else:
         return None
     shapes = {owner: tuple(variable.shape) for owner, variable in zip(owners, variables)}
-    return found if all(state.variables[name].shape == shapes[owner] for owner, name in found.items()) else None
+    if all(state.variables[name].shape == shapes[owner] for owner, name in found.items()):
+        return found
+    by_shape = {state.variables[name].shape: name for name in in_file}
+    is_unique = len(by_shape) == len(in_file) == len(shapes) and by_shape.keys() == {*shapes.values()}
+    are_unnamed = all(name.isdigit() for name in file_names)
+    return {owner: by_shape[shape] for owner, shape in shapes.items()} if is_unique and are_unnamed else None
 
 
 def _without_copies(owners: Sequence[str], state: TrainingState) -> List[str]:

@@ -189,6 +189,14 @@ def consume(producer, load, has_loss_scale=False, only=None):
                     os.remove(path)
 
 
+def load_with_keras(path):
+    """Return the model as plain Keras loads it; uncompiled if it cannot be compiled."""
+    try:
+        return tf.keras.models.load_model(path)
+    except Exception:
+        return tf.keras.models.load_model(path, compile=False)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("producers", nargs="*", default=[])
@@ -197,7 +205,7 @@ def main():
     parser.add_argument("--kind", action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    load = tf.keras.models.load_model if given.plain else scalekeeper.load_model
+    load = load_with_keras if given.plain else scalekeeper.load_model
     for producer in given.producers or producers():
         grades = {}
         for name, ending, outcome in consume(producer, load, given.loss_scale, given.kind):

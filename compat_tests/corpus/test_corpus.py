@@ -64,7 +64,7 @@ def test_a_loss_keeps_its_arguments(producer, tmp_path):
     reduction = "sum_over_batch_size" if producer == "keras3" else "auto"
     loss = {"class_name": "Huber", "config": {"name": "huber_loss", "reduction": reduction, "delta": 0.7}}
     outlined["h5"]["attributes"]["training_config"] = {kind: {**training, "loss": loss}}
-    path = consume.write(data, "dense", ".h5", str(tmp_path), has_loss_scale=True)
+    path = consume.write(data, "dense", ".h5", str(tmp_path))
     model = scalekeeper.load_model(path)
     found = float(model.loss(np.zeros((2, 2), "float32"), np.array([[0.1, 0.2], [3.0, 0.0]], "float32")))
     expected = (0.5 * 0.1**2 + 0.5 * 0.2**2 + 0.7 * (3.0 - 0.35)) / 4

@@ -74,7 +74,8 @@ _NEUTRAL: Dict[str, Any] = {
 }
 # arguments that do not change what a layer computes; a class without the argument trainable has no variables to train
 _WITHOUT_EFFECT = (
-    *("autocast", "implementation", "input_length", "input_shape", "seed", "trainable"),
+    *("autocast", "implementation", "input_length", "input_shape", "trainable"),
+    *("force_generator", "rng_type", "seed"),  # of random numbers
     "vocabulary_size",  # of the vocabulary, which is another argument
 )
 # initializers that older Keras has as VarianceScaling: scale and distribution

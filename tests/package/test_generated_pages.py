@@ -27,6 +27,12 @@ def test_the_tables_of_reliability_are_made_from_the_results():
     assert with_parts(text, render.parts_of_page(render.recorded()), "reliability.md") == text
 
 
+def test_the_tables_of_models_are_made_from_the_results():
+    """`python compat_tests/corpus/render.py` would not change the page."""
+    render, text = load_script("compat_tests/corpus/render.py"), page("models.md")
+    assert with_parts(text, render.parts_of_page(render.results()), "models.md") == text
+
+
 def test_the_table_of_policies_is_made_from_the_trace():
     """`python benchmarks/policies_on_a_run.py` would not change the page: each policy loses the steps it says."""
     made, text = load_script("benchmarks/policies_on_a_run.py"), page("policies.md")

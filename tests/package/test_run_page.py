@@ -21,6 +21,7 @@ WITHOUT_TENSORFLOW = [
     "docs/documents.md",
     "docs/index.md",
     "docs/installing.md",
+    "docs/models.md",
     "docs/performance.md",
     "docs/policies.md",
     "docs/reliability.md",
