@@ -11,7 +11,7 @@ import dataclasses
 import json
 
 from ..registry.errors import TranslationError, UnreadableFileError
-from ._keras_introspection import installed_keras, is_keras_3
+from ._keras_introspection import installed_keras
 from ._variables import assign_all, by_owner, owners_of
 from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
@@ -59,12 +59,11 @@ def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[st
 
 def can_load(state: TrainingState) -> bool:
     """Return whether the installed Keras shall load a file: its own generation wrote it, or it holds no layers."""
-    from .keras._model_config import describes_layers, generation_of
+    from .keras._model_config import describes_layers, generation_of, rules_of_installed_keras
 
     if state.model_config is None or not describes_layers(state.model_config):
         return True
-    installed = 3 if is_keras_3(installed_keras()) else 2
-    return generation_of(state.writer.keras, state.model_config) == installed
+    return generation_of(state.writer.keras, state.model_config) == rules_of_installed_keras().generation
 
 
 def load_with_keras(path: str, custom_objects: Optional[Mapping[str, Any]], compile: bool) -> Any:

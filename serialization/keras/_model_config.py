@@ -206,7 +206,7 @@ class _Translation:
         self._written_by = generation
         self._activation_names = activation_names
         self._has_scalekeeper = has_scalekeeper
-        self._target = 3 if rules.has_keras_tensors else 2
+        self._target = rules.generation
 
     # Models
 

@@ -6,6 +6,7 @@ from typing import Any, Dict, Mapping, NamedTuple
 class ModelConfigRules(NamedTuple):
     """The rules of one Keras. The defaults are those of Keras 2.12 to 2.15 and tf_keras."""
 
+    generation: int = 2  # the first number of its version
     functional_class_name: str = "Functional"
     functional_module: str = "{package}.src.engine.functional"
     writes_modules: bool = False  # in every format; Keras 2 does so in .keras files only
@@ -31,6 +32,7 @@ KERAS_2_3_RULES = KERAS_2_RULES._replace(has_function_layers=False)
 KERAS_2_12_RULES = ModelConfigRules()
 _KERAS_3_COMPILE: Dict[str, Any] = {"run_eagerly": False, "steps_per_execution": 1, "jit_compile": False}
 KERAS_3_RULES = ModelConfigRules(
+    generation=3,
     functional_module="keras.src.models.functional",
     writes_modules=True,
     has_keras_tensors=True,
