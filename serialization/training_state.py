@@ -17,6 +17,7 @@ from ..registry.errors import Problem, StateMismatchError, TranslationError, Unr
 from ..registry.field_types import INT64_MAX
 from ._file_resources import parse_json
 from ._probe_record import PROBE, problems
+from .keras._optimizer_config import inner_config
 
 _NUMERIC = ("int", "uint", "float", "bfloat16", "bool")  # how NumPy's names of numeric types begin
 
@@ -237,6 +238,15 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.model_paths = dict(record.get("paths") or {})
     state.listed = [tuple(each) for each in record.get(LISTED) or ()]
     state.probe = record.get(PROBE)
+
+
+def take_configured_rate(state: TrainingState) -> None:
+    """Take the learning rate from the configuration, where Keras 2 writes its last value; a schedule is none."""
+    config = inner_config(state.optimizer_config)
+    arguments = config.get("config") if isinstance(config, Mapping) else None
+    rate = arguments.get("learning_rate", arguments.get("lr")) if isinstance(arguments, Mapping) else None
+    if state.learning_rate is None and state.iterations is not None and _is_number(rate):
+        state.learning_rate = float(rate)
 
 
 def has_list(record: Any) -> bool:

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper import LossScaleOptimizer
+from scalekeeper import LossScaleOptimizer, UnsupportedOperationError
 from scalekeeper_test_support.installed_keras import OPTIMIZERS
 
 NAN = float("nan")
@@ -168,3 +168,34 @@ def test_a_policy_with_a_state_in_its_own_way(variable):
     twin = copy.deepcopy(optimizer)
     step(twin, NAN, variable)
     assert (float(optimizer.loss_scale()), float(twin.loss_scale())) == (64.0, 16.0)
+
+
+class Decaying(tf.keras.optimizers.SGD):
+    """An optimizer that leaves arguments out of its configuration, as AdamWeightDecay of Transformers does."""
+
+    def __init__(self, learning_rate=0.5, exclude=None, rate=0.0, transform=None, **kwargs):
+        super().__init__(learning_rate, **kwargs)
+        self._exclude, self.rate, self.transform = exclude, rate, transform
+        self.prefixes = {} if exclude is None else {name: len(name) for name in exclude}
+
+
+def test_arguments_that_a_configuration_lacks():
+    """They keep their values in a copy, with what the constructor has made of them."""
+    optimizer = LossScaleOptimizer(Decaying(0.25, exclude=["bias", "norm"], rate=0.125, momentum=0.5))
+    for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        inner = twin.inner_optimizer
+        assert (list(inner._exclude), inner.rate, dict(inner.prefixes)) == (
+            ["bias", "norm"],
+            0.125,
+            {"bias": 4, "norm": 4},
+        )
+        assert inner.get_config() == optimizer.inner_optimizer.get_config()
+
+
+def test_an_argument_that_cannot_be_copied():
+    """An object that the configuration lacks makes a copy impossible; the error names the attribute."""
+    optimizer = LossScaleOptimizer(Decaying(transform=object()))
+    with pytest.raises(UnsupportedOperationError, match="transform"):
+        copy.deepcopy(optimizer)
+    with pytest.raises(UnsupportedOperationError, match="transform"):
+        pickle.dumps(optimizer)

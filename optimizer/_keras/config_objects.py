@@ -95,8 +95,13 @@ def _schedule(keras: Any, config: Mapping[str, Any], custom_objects: Mapping[str
     cls = custom_class(keras, name, custom_objects) or _schedule_class(keras, name)
     if cls is None:
         raise _unknown_class("learning-rate schedule", name, [keras.optimizers.schedules])
+    arguments = dict(config["config"])
+    if "from_config" not in vars(cls):  # such a method may create the schedules inside itself
+        for argument, value in arguments.items():
+            if isinstance(value, Mapping) and {"class_name", "config"} <= value.keys():
+                arguments[argument] = _schedule(keras, value, custom_objects)
     with custom_object_scope(keras, custom_objects):
-        return cls.from_config(dict(config["config"]))
+        return cls.from_config(arguments)
 
 
 def _schedule_class(keras: Any, name: str) -> Any:

@@ -2,6 +2,8 @@
 
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+import warnings
+
 import tensorflow as tf
 
 from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
@@ -27,6 +29,25 @@ class Adapter(SlotlessAdapter, Keras2):
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         named = {} if name is None else {"name": name}  # before 2.11, it is not an argument
         return self._optimizer.apply_gradients(pairs, skip_gradients_aggregation=not aggregate, **named)
+
+    # Loading .weights.h5
+
+    @property
+    def name(self) -> str:
+        """The name of the inner optimizer, which Keras uses in messages."""
+        name: str = self._optimizer.name
+        return name
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the numbered variables of a ``.weights.h5`` file, if the inner optimizer has its variables."""
+        if len(store.keys()) == len(self.variables):
+            super().load_own_variables(store)  # type: ignore[misc]
+            return
+        warnings.warn(
+            f"The file holds {len(store.keys())} variables of the optimizer {self.name}, which has "
+            f"{len(self.variables)} so far: they were not loaded. Call scalekeeper.restore(model, path) instead",
+            stacklevel=2,
+        )
 
     # Restoring checkpoints of all versions
 

@@ -6,10 +6,11 @@ training state. A slot belongs to a variable. In another process the variables c
 copy keeps the slots as a pending state.
 """
 
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Mapping, Sequence, Tuple
 
 import copy
 import dataclasses
+import types
 
 import numpy as np
 import tensorflow as tf
@@ -19,6 +20,7 @@ from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._step.replicas import can_merge_replicas
+from .incomplete_configs import attributes_to_copy
 from .state_transfer import create_slots, pending_state, set_pending_state, take_state
 
 
@@ -95,7 +97,10 @@ def _parts(optimizer: Any) -> Tuple[Any, ...]:
     # A policy with an update of its own may hold what cannot be copied; its variables are in the state.
     is_pure = optimizer._graph_policy.is_pure
     policy_parts = (policy, None) if is_pure else (type(policy), policy.get_config())
-    return (optimizer._public_class, type(inner), _without_numpy(inner.get_config()), *policy_parts, options)
+    config = _without_numpy(inner.get_config())
+    with tf.init_scope():
+        attributes = attributes_to_copy(inner, config)
+    return (optimizer._public_class, type(inner), config, *policy_parts, options, attributes)
 
 
 def _without_numpy(config: Dict[str, Any]) -> Dict[str, Any]:
@@ -103,7 +108,18 @@ def _without_numpy(config: Dict[str, Any]) -> Dict[str, Any]:
     return {name: value.item() if isinstance(value, np.generic) else value for name, value in config.items()}
 
 
-def _construct(cls: Any, inner_class: Any, inner_config: Any, policy: Any, policy_config: Any, options: Any) -> Any:
+def _construct(
+    cls: Any,
+    inner_class: Any,
+    inner_config: Any,
+    policy: Any,
+    policy_config: Any,
+    options: Any,
+    attributes: Mapping[str, Any] = types.MappingProxyType({}),
+) -> Any:
     loss_scale = policy if policy_config is None else policy.from_config(policy_config)
     with tf.init_scope():
-        return cls(inner_class.from_config(inner_config), loss_scale, **options)
+        inner = inner_class.from_config(inner_config)
+        for name, value in attributes.items():
+            setattr(inner, name, value)
+        return cls(inner, loss_scale, **options)

@@ -370,7 +370,9 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
         if value is None and name == MOMENTUM_CACHE:
             value = _product_of_momenta(state, plan)
         plan.add(name, variable, value)
-    plan.unused += [name for name in state.scalars if name not in here.others]
+    # in a checkpoint, hyperparameters are variables, too; the configuration decides about them
+    arguments = inner_config(optimizer._serialized_inner())["config"]
+    plan.unused += [name for name in state.scalars if name not in here.others and name not in arguments]
     plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
     for name, variable in loss_scale.items():

@@ -29,6 +29,7 @@ from ..training_state import (
     not_listed,
     parse_record,
     record_of,
+    take_configured_rate,
     take_listed,
     take_record,
 )
@@ -117,6 +118,7 @@ def read(path: str) -> TrainingState:
         if state.listed:
             take_listed(state, list(values.values()), path)
         take_added_slots(state, source, file)
+    take_configured_rate(state)
     return state
 
 

@@ -28,6 +28,7 @@ from ..training_state import (
     fits_list,
     listed_among,
     record_of,
+    take_configured_rate,
     take_listed,
     take_record,
 )
@@ -114,6 +115,7 @@ def read(path: str) -> TrainingState:
         h5.take_added_slots(state, source, file)
     if isinstance(optimizer, str) and state.optimizer_config is None:  # as it was given to ``compile``
         state.optimizer_config = {"class_name": class_of_name(optimizer), "config": {}}
+    take_configured_rate(state)
     return state
 
 
