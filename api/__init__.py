@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .optimizer import load_model as load_model
     from .optimizer import restore as restore
     from .optimizer import save_model as save_model
+    from .optimizer import verify as verify
     from .optimizer.build import build as build
     from .registry import AmbiguousMatchError as AmbiguousMatchError
     from .registry import ArgumentError as ArgumentError
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from .serialization import Conversion as Conversion
     from .serialization import Inspection as Inspection
     from .serialization import RestoreReport as RestoreReport
+    from .serialization import Verification as Verification
     from .serialization import inspect as inspect
     from .serialization import read_state as read_state
     from .serialization import save_state as save_state
@@ -109,6 +111,7 @@ _ROOMS = {
         "load_model",
         "restore",
         "save_model",
+        "verify",
     ),
     "registry": (
         "AmbiguousMatchError",
@@ -150,6 +153,7 @@ _ROOMS = {
         "Conversion",
         "Inspection",
         "RestoreReport",
+        "Verification",
         "inspect",
         "read_state",
         "save_state",

@@ -8,7 +8,7 @@ import click
 
 from ._main import main
 
-_READERS = ("inspect", "convert")
+_READERS = ("inspect", "convert", "verify")
 
 
 def run() -> None:

@@ -20,6 +20,7 @@ from ._commands.recommend import recommend_command
 from ._commands.schema import schema_command
 from ._commands.simulate import simulate_command
 from ._commands.validate import validate_command
+from ._commands.verify import verify_command
 
 
 class _Group(click.Group):
@@ -53,3 +54,4 @@ main.add_command(recommend_command)
 main.add_command(schema_command)
 main.add_command(simulate_command)
 main.add_command(validate_command)
+main.add_command(verify_command)

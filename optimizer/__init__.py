@@ -10,6 +10,7 @@ from .models import convert_folder as convert_folder
 from .models import load_model as load_model
 from .models import restore as restore
 from .models import save_model as save_model
+from .models import verify as verify
 
 if TYPE_CHECKING:
     from ._keras.config_objects import custom_objects as custom_objects
@@ -32,6 +33,7 @@ __all__ = [
     "load_model",
     "restore",
     "save_model",
+    "verify",
 ]
 
 

@@ -13,6 +13,7 @@ from ..serialization.restore import restore as restore
 if TYPE_CHECKING:
     from ..serialization.conversion import Conversion, Outcome
     from ..serialization.optimizer_adapter import OptimizerAdapter
+    from ..serialization.verification import Verification
 
 
 def _make_optimizer(config: Mapping[str, Any], custom_objects: Optional[Mapping[str, Any]]) -> Any:
@@ -131,6 +132,48 @@ def convert(
         dry_run=dry_run,
         custom_objects=custom_objects,
         probe=probe,
+    )
+
+
+def verify(
+    first: Any,
+    second: Any,
+    *,
+    tolerance: float = 0.0,
+    outputs: bool = True,
+    custom_objects: Optional[Mapping[str, Any]] = None,
+) -> "Verification":
+    """Compare two files: a file and its conversion, or two saved models.
+
+    Configuration, weights, slots, iterations and loss scale are compared, and what the models compute if the installed
+    Keras can build both. Without TensorFlow, everything else is compared.
+
+    Args:
+        first: A file, SavedModel or checkpoint.
+        second: Another one; it may have another format, and come from another TensorFlow.
+        tolerance: The largest difference of weights and slots that is not reported.
+        outputs: Whether to build the models and compare what they compute.
+        custom_objects: Classes of the model by name.
+
+    Returns:
+        What was compared, and each difference by name; ``equal`` is the verdict.
+
+    Raises:
+        UnreadableFileError: A file is corrupt or has an unknown format.
+        MissingFileError: There is no such file.
+
+    Example:
+        assert scalekeeper.verify("old.h5", "new.keras").equal
+    """
+    from ..serialization import verification
+
+    return verification.verify(
+        first,
+        second,
+        make_optimizer=_make_optimizer,
+        tolerance=tolerance,
+        outputs=outputs,
+        custom_objects=custom_objects,
     )
 
 

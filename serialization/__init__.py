@@ -15,6 +15,7 @@ from .inspection import inspect as inspect
 from .models import save_model as save_model
 from .restore import RestoreReport as RestoreReport
 from .restore import restore as restore
+from .verification import Verification as Verification
 
 formats.formats()  # import every codec now, so that no two threads import them at the same time
 
@@ -23,6 +24,7 @@ __all__ = [
     "Format",
     "Inspection",
     "RestoreReport",
+    "Verification",
     "inspect",
     "read_state",
     "register_format",

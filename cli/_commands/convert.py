@@ -66,7 +66,7 @@ def convert_command(
         "allow_loss": allow_loss,
         "force": force,
         "dry_run": dry_run,
-        "custom_objects": _custom_objects(custom),
+        "custom_objects": custom_objects_of(custom),
     }
     if recursive:
         _convert_all(source, destination, to, options, as_json)
@@ -134,7 +134,8 @@ def _print_all(source: str, destination: str, outcomes: Sequence[Any]) -> None:
     click.echo(f"{len(outcomes) - failed} of {len(outcomes)} converted" + (f", {failed} failed" if failed else ""))
 
 
-def _custom_objects(paths: Tuple[str, ...]) -> Dict[str, Any]:
+def custom_objects_of(paths: Tuple[str, ...]) -> Dict[str, Any]:
+    """Return the classes of import paths by name."""
     from ...registry._import_paths import AllowList
 
     if not paths:

@@ -16,7 +16,14 @@ _HYPERS = "_hyper"  # of optimizers with slots: their values are in the configur
 _LISTS = ("_weights", "_variables")  # list all variables again; an index in them is not a name that lasts
 # attributes with variables of the model, with slots, and with what TensorFlow and Keras keep about an object
 _NOT_STATE = frozenset(
-    {"_trainable_variables", "_tracker", "_distribution_strategy", "_deferred_slot_restorations", "_slots"}
+    {
+        "_trainable_variables",
+        "_tracker",
+        "_distribution_strategy",
+        "_deferred_slot_restorations",
+        "_slots",
+        "_coalesced_children",  # of an object that was in a SavedModel
+    }
 )
 _DERIVED = frozenset({"_current_learning_rate"})  # follows from the schedule and the iterations
 _RANDOM = frozenset({"Generator", "SeedGenerator", "RandomSeedGenerator"})  # a process draws its own random numbers
