@@ -24,7 +24,7 @@ from .keras.target import conversion_target
 from .optimizer_adapter import OptimizerFactory
 from .probe import probe_of, require_same
 from .restore import RestoreReport, adapter_of, match_loaded, nested_names, restore_state
-from .training_state import TrainingState, Writer, own_version
+from .training_state import TrainingState, Writer, own_version, rename_owners
 
 # Up to TF 2.3, Keras builds the models of all threads in one graph, which they would corrupt. The h5py of that time
 # can crash when one thread reads what another one closes.
@@ -54,7 +54,10 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         )
     optimizer = adapter_of(model)
     state = None if optimizer is None else optimizer._give_state()
-    if state is not None:
+    if optimizer is not None and state is not None:
+        owners = {id(variable): owner for owner, variable in by_owner(model.weights).items()}
+        trained = by_owner(optimizer._known_variables())
+        rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
         state.model_variables = shapes_by_owner(model.weights)
         state.model_names = nested_names(model)
         if path.endswith(".keras") and not has_layer_names(model):

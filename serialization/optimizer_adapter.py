@@ -45,6 +45,9 @@ class OptimizerAdapter(Protocol):
             check: Called with what will be done, before anything is changed; may raise.
         """
 
+    def _known_variables(self) -> List[Any]:
+        """Return the variables that the optimizer has slots for, in its order."""
+
     def _expected_weights(self, variables: Optional[Sequence[Any]] = None) -> "Expected":
         """Return what a list of the optimizer's weights may hold."""
 

@@ -159,10 +159,16 @@ class _Live:
         return frozenset(layer.name for layer in layers if not layer.trainable)
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
-        """Return owner in the model → owner of slots, which scalekeeper may have added to a file under other names."""
+        """Return owner among the trained variables → owner of slots, which may have other names in the file.
+
+        A second variable of a name has another owner among the trained variables than among all.
+        """
         if state.owners and not state.slots.keys() <= state.variables.keys():
             return self._match_trained(state).pairs
-        return matching.pairs
+        trained = self._model.trainable_variables
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        pairs = ((name, owners.get(id(variable), "")) for variable, name in zip(trained, owners_of(trained)))
+        return {name: matching.pairs[owner] for name, owner in pairs if owner in matching.pairs}
 
     def _resolve(self, state: TrainingState) -> Dict[str, str]:
         """Return owner in the model → owner in the file, as the caller's mapping says."""

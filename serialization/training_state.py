@@ -164,6 +164,15 @@ def _with_rate(value: Value, rate: float) -> Value:
     return value._replace(read=lambda: product.read().astype(value.dtype))
 
 
+def rename_owners(state: TrainingState, names: Mapping[str, str]) -> None:
+    """Give the trained variables of a state other names."""
+    state.owners = {names.get(owner, owner): shape for owner, shape in state.owners.items()}
+    state.slots = {names.get(owner, owner): slots for owner, slots in state.slots.items()}
+    state.listed = [
+        (SLOT, names.get(each[1], each[1]), each[2]) if each[:1] == (SLOT,) else each for each in state.listed
+    ]
+
+
 def slots_in_memory(slots: Mapping[str, Mapping[str, Any]]) -> Dict[str, Dict[str, Value]]:
     """Return slots given as arrays, by owner and slot, as values."""
     return {owner: {name: Value.of(array) for name, array in each.items()} for owner, each in slots.items()}
