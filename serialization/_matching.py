@@ -220,13 +220,15 @@ class _Match:
     def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
         if len(model_layers) != len(file_layers) or not self._is_whole:
             return
-        by_number = list(zip(*(sorted(layers, key=_numbers) for layers in (model_layers, file_layers))))
+        by_number = list(zip(sorted(model_layers, key=_numbers), sorted(file_layers, key=_numbers)))
         by_order = list(zip(model_layers, file_layers))
         choices = [by_number]
         if self._is_ordered and _owner_pairs(by_order) != _owner_pairs(by_number):
             choices.append(by_order)
         fitting = [
-            pairs for pairs in choices if all(self._can_nest(*pair) and _inside(*pair, complete=True) for pair in pairs)
+            pairs
+            for pairs in choices
+            if all(self._can_nest(one, other) and _inside(one, other, complete=True) for one, other in pairs)
         ]
         if len(fitting) == 1:
             for one, other in fitting[0]:

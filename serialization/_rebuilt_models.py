@@ -15,7 +15,7 @@ from ._keras_introspection import installed_keras
 from ._variables import assign_all, by_owner, owners_of
 from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
-from .training_state import TrainingState
+from .training_state import TrainingState, rename_owners
 
 _FORGOTTEN = ("SpectralNormalization",)  # layers of Keras 2 that it does not find by itself when it loads a model
 _SAME_NAMES = {"depthwise_kernel": "kernel"}  # in Keras 2 → in Keras 3
@@ -129,12 +129,10 @@ def named_after(model: Any, state: TrainingState) -> TrainingState:
     if pairs is None:
         return state
     names = {in_file: owner for owner, in_file in pairs.items()}
-    renamed = {
-        field: {names.get(owner, owner): value for owner, value in getattr(state, field).items()}
-        for field in ("slots", "owners")
-    }
     variables = {names[owner]: value for owner, value in state.variables.items() if owner in names}
-    return dataclasses.replace(state, variables=variables, layers={}, **renamed)
+    state = dataclasses.replace(state, variables=variables, layers={})
+    rename_owners(state, names)
+    return state
 
 
 def pairs_by_layer(model: Any, state: TrainingState) -> Optional[Dict[str, str]]:

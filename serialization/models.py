@@ -207,11 +207,11 @@ def _freeze_layers(model: Any, config: Any) -> None:
     configs = inside.get("layers") if isinstance(inside, Mapping) else None
     layers = {layer.name: layer for layer in getattr(model, "layers", ())}
     for each in configs if isinstance(configs, list) else ():
-        arguments = each.get("config") if isinstance(each, Mapping) else None
+        arguments: Any = each.get("config") if isinstance(each, Mapping) else None
         layer = layers.get(arguments.get("name")) if isinstance(arguments, Mapping) else None
-        if layer is not None and arguments.get("trainable") is False and layer.trainable:
-            layer.trainable = False
         if layer is not None:
+            if arguments.get("trainable") is False and layer.trainable:
+                layer.trainable = False
             _freeze_layers(layer, each)
 
 

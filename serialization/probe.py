@@ -100,7 +100,8 @@ def _all_layers(model: Any) -> List[Any]:
     """Return a model and the layers inside it, at any depth."""
     if hasattr(model, "_flatten_layers"):
         return list(model._flatten_layers())
-    inside = [_all_layers(each) for each in getattr(model, "_layers", None) or getattr(model, "layers", ())]
+    layers: Any = getattr(model, "_layers", None) or getattr(model, "layers", ())
+    inside = [_all_layers(each) for each in layers]
     return [model, *(layer for each in inside for layer in each)]
 
 

@@ -253,7 +253,7 @@ def take_configured_rate(state: TrainingState) -> None:
     """Take the learning rate from the configuration, where Keras 2 writes its last value; a schedule is none."""
     config = inner_config(state.optimizer_config)
     arguments = config.get("config") if isinstance(config, Mapping) else None
-    rate = arguments.get("learning_rate", arguments.get("lr")) if isinstance(arguments, Mapping) else None
+    rate: Any = arguments.get("learning_rate", arguments.get("lr")) if isinstance(arguments, Mapping) else None
     if state.learning_rate is None and state.iterations is not None and _is_number(rate):
         state.learning_rate = float(rate)
 

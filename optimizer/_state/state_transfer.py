@@ -353,17 +353,17 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
     for owner, each in here.slots.items():
         values = state.slots.get(pairs.get(owner, ""), {})
         for name, variable in each.items():
-            value = values.get(name)
-            if value is not None and name == "momentum":
-                value = _convert_momentum(value, state, optimizer)
-            if value is not None or not is_unused_here(name, variable.shape):
-                plan.add_slot(owner, name, variable, value)
+            slot = values.get(name)
+            if slot is not None and name == "momentum":
+                slot = _convert_momentum(slot, state, optimizer)
+            if slot is not None or not is_unused_here(name, variable.shape):
+                plan.add_slot(owner, name, variable, slot)
     used = {(pairs.get(owner), name) for owner, each in here.slots.items() for name in each}
     plan.unused += [
         f"{owner}: {name}"
         for owner, each in state.slots.items()
-        for name, value in each.items()
-        if (owner, name) not in used and not is_unused_there(name, value.shape)
+        for name, slot in each.items()
+        if (owner, name) not in used and not is_unused_there(name, slot.shape)
     ]
     for name, variable in here.others.items():
         value: Any = state.scalars.get(name)

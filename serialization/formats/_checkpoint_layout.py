@@ -488,13 +488,12 @@ class _Reading:
         lists = {
             name: self.graph.listed(child) for name, child in children.items() if name not in (TRAINED, "_variables")
         }
-        slots = {name: slot_of_attribute(name, self.class_name) for name in lists}
-        return {
-            node_id: (index, slots[name])
-            for name, node_ids in lists.items()
-            if len(node_ids) == len(trained) and slots[name] is not None
-            for index, node_id in enumerate(node_ids)
-        }
+        found: Dict[int, Tuple[int, str]] = {}
+        for name, node_ids in lists.items():
+            slot = slot_of_attribute(name, self.class_name)
+            if slot is not None and len(node_ids) == len(trained):
+                found.update({node_id: (index, slot) for index, node_id in enumerate(node_ids)})
+        return found
 
     def _variables_in_lists(self, inner: int) -> Dict[int, str]:
         """Return the variables in an optimizer's lists with their names, in order, without those that are children."""

@@ -279,7 +279,8 @@ def _function_of_node(name: str, config: Mapping[str, Any], call: Call) -> Tuple
 
 
 def _attribute(name: str, op: str, value: Mapping[str, Any]) -> Any:
-    ((kind, content),) = value.items() or (("list", {}),)
+    found: Tuple[str, Any] = next(iter(value.items()), ("list", {}))
+    kind, content = found
     if kind == "i":
         return int(content)
     if kind == "type":
