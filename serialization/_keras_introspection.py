@@ -1,6 +1,6 @@
 """The installed Keras, and what the constructors of its classes accept."""
 
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import importlib
 import inspect
@@ -20,6 +20,15 @@ def installed_keras() -> Any:
 def is_keras_3(keras: Any) -> bool:
     """Return whether a Keras package is Keras 3."""
     return hasattr(keras, "Operation")
+
+
+def all_layers(model: Any) -> List[Any]:
+    """Return a model and the layers inside it, at any depth."""
+    if hasattr(model, "_flatten_layers"):
+        return list(model._flatten_layers())
+    layers: Any = getattr(model, "_layers", None) or getattr(model, "layers", ())
+    inside = [all_layers(each) for each in layers]
+    return [model, *(layer for each in inside for layer in each)]
 
 
 def keeps_policies(keras: Any) -> bool:

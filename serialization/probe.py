@@ -13,7 +13,7 @@ import random
 import numpy as np
 
 from ..registry.errors import ModelDiffersError
-from ._keras_introspection import installed_keras
+from ._keras_introspection import all_layers, installed_keras
 from ._probe_record import (
     BOOLEAN,
     FLOATS,
@@ -85,7 +85,7 @@ def _require_callable(model: Any) -> None:
         raise _NotProbedError("eager execution is off")
     if not model.built:
         raise _NotProbedError("the model is not built, so its input shape is not known")
-    for layer in _all_layers(model):
+    for layer in all_layers(model):
         if getattr(layer, "stateful", False) and hasattr(layer, "states"):
             raise _NotProbedError(f"the layer {layer.name} is stateful, and a call would change its state")
     first: Any = next(iter(model.variables), None)
@@ -96,17 +96,8 @@ def _require_callable(model: Any) -> None:
         raise _NotProbedError(f"a model under {name} is not called while it is saved")
 
 
-def _all_layers(model: Any) -> List[Any]:
-    """Return a model and the layers inside it, at any depth."""
-    if hasattr(model, "_flatten_layers"):
-        return list(model._flatten_layers())
-    layers: Any = getattr(model, "_layers", None) or getattr(model, "layers", ())
-    inside = [_all_layers(each) for each in layers]
-    return [model, *(layer for each in inside for layer in each)]
-
-
 def _tolerance(model: Any) -> float:
-    names = {str(getattr(layer, "_compute_dtype", getattr(layer, "compute_dtype", ""))) for layer in _all_layers(model)}
+    names = {str(getattr(layer, "_compute_dtype", getattr(layer, "compute_dtype", ""))) for layer in all_layers(model)}
     return max([_TOLERANCES.get(name, _TOLERANCE) for name in names] or [_TOLERANCE])
 
 
@@ -194,7 +185,7 @@ def _index_limits(model: Any, inputs: Sequence[Any]) -> List[Optional[int]]:
         if _is_embedding(layer):
             for tensor in tf.nest.flatten(node.input_tensors):
                 limits[id(tensor)] = min(layer.input_dim, limits.get(id(tensor), _MOST_INDICES))
-    others = [layer.input_dim for layer in _all_layers(model) if _is_embedding(layer)]
+    others = [layer.input_dim for layer in all_layers(model) if _is_embedding(layer)]
     smallest = min([*others, _MOST_INDICES]) if others else None
     return [limits.get(id(each), smallest if tf.as_dtype(each.dtype).name in INTEGERS else None) for each in inputs]
 

@@ -17,6 +17,7 @@ from ..registry.errors import (
 )
 from . import formats
 from ._file_resources import keep_files_open
+from ._keras_introspection import all_layers
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
 from ._unnamed_slots import name_weight_list
@@ -124,7 +125,7 @@ class _Live:
     @property
     def classes(self) -> FrozenSet[str]:
         """The classes of all layers, from which Keras makes names."""
-        return frozenset(type(layer).__name__ for layer in _all_layers(self._model))
+        return frozenset(type(layer).__name__ for layer in all_layers(self._model))
 
     def match(self, state: TrainingState) -> Matching:
         """Match the model's variables with those of a training state, which gets the names of scalekeeper's record."""
@@ -155,7 +156,7 @@ class _Live:
     @property
     def frozen_layers(self) -> FrozenSet[str]:
         """The names of layers with variables that are not trained although they could be."""
-        layers = [layer for layer in _all_layers(self._model) if not hasattr(layer, "layers") and layer.weights]
+        layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and layer.weights]
         return frozenset(layer.name for layer in layers if not layer.trainable)
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
@@ -193,10 +194,6 @@ class _Live:
                 )
             found.update(pairs)
         return found
-
-
-def _all_layers(model: Any) -> List[Any]:
-    return [model, *(each for layer in getattr(model, "layers", ()) for each in _all_layers(layer))]
 
 
 def nested_names(model: Any) -> Dict[str, str]:
