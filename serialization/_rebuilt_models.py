@@ -17,7 +17,8 @@ from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
 from .training_state import TrainingState, rename_owners
 
-_FORGOTTEN = ("SpectralNormalization",)  # layers of Keras 2 that it does not find by itself when it loads a model
+# layers of Keras 2 that some versions do not find by themselves when they load a model
+_FORGOTTEN = ("AdditiveAttention", "Attention", "SpectralNormalization")
 _SAME_NAMES = {"depthwise_kernel": "kernel"}  # in Keras 2 → in Keras 3
 
 

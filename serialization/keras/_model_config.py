@@ -281,7 +281,8 @@ class _Translation:
                 layers += encode_operation(names[name], class_name, each["config"], calls)
                 continue
             entry = functions.get(name) or self._entry(each)
-            calls = [self._call(class_name, each["config"], call) for call in calls]
+            if class_name in _CAUSAL_LAYERS:
+                calls = [self._causal(entry["config"], class_name, each["config"], call) for call in calls]
             nodes = [encode_call(call, class_name, renamed_nested, self._rules.has_keras_tensors) for call in calls]
             layers.append({**entry, "name": names[name], "inbound_nodes": nodes})
         inputs, outputs = renamed(inputs, names), renamed(outputs, names)
@@ -314,15 +315,16 @@ class _Translation:
         """Return the name of a layer on the target; Keras 3 takes no slash."""
         return name.replace("/", "_") if self._target == 3 else name
 
-    def _call(self, class_name: str, config: Mapping[str, Any], call: Call) -> Call:
-        """Return a call with the arguments of the target: the causal mask was an argument of the layer up to 2.10."""
-        if class_name in _CAUSAL_LAYERS and config.get("causal") and not self._accepts_argument(class_name, "causal"):
-            return call._replace(arguments={**call.arguments, "use_causal_mask": True})
-        return call
-
-    def _accepts_argument(self, class_name: str, argument: str) -> bool:
+    def _causal(self, translated: Dict[str, Any], class_name: str, config: Mapping[str, Any], call: Call) -> Call:
+        """Return a call of an attention layer: up to 2.10, a causal mask is an argument of the layer, not of the call."""
         accepted = None if self._accepts is None else self._accepts(class_name)
-        return accepted is None or argument in accepted
+        arguments = {name: value for name, value in call.arguments.items() if name != "use_causal_mask"}
+        if not (config.get("causal") or call.arguments.get("use_causal_mask")) or accepted is None:
+            return call
+        if "causal" in accepted:
+            translated["causal"] = True
+            return call._replace(arguments=arguments)
+        return call._replace(arguments={**arguments, "use_causal_mask": True})
 
     # Layers
 
