@@ -29,6 +29,7 @@ class LoadedSource(NamedTuple):
     declaration: Optional[OptimizerConfig]  # None: the file does not tell the optimizer's class
     model: Any = None  # with the file's weights, if the conversion needs it
     notes: Sequence[str] = ()
+    keras_version: Optional[str] = None  # of the Keras that wrote the file
 
     @property
     def class_name(self) -> Optional[str]:
@@ -57,7 +58,7 @@ def open_source(path: str, codec: Format) -> LoadedSource:
         if state.loss_scale is not None:  # the record has the policy in full
             declaration = declaration._replace(policy=state.loss_scale)
         declaration = _with_rate(declaration, state.learning_rate)
-    return LoadedSource(path, codec, state, declaration)
+    return LoadedSource(path, codec, state, declaration, keras_version=state.writer.keras)
 
 
 def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> OptimizerConfig:
@@ -170,7 +171,7 @@ class ModelPayload(NamedTuple):
             frozenset(custom_objects or ()),
             where=str(target.keras),
             package=target.keras.package if with_modules else None,
-            keras_version=source.state.writer.keras,
+            keras_version=source.keras_version,
             has_scalekeeper=not target.is_plain,
         )
         state = state_for_writing(source, encoded)

@@ -80,6 +80,17 @@ def test_a_bare_optimizer_stays_bare(producer, tmp_path):
     np.testing.assert_allclose(float(tf.keras.backend.get_value(model.optimizer.learning_rate)), 0.01, rtol=1e-6)
 
 
+@pytest.mark.parametrize("name", ["depthwise_conv2d", "conv_lstm2d", "model_nested", "model_residual"])
+def test_converted_models_compute_the_same(name, tmp_path):
+    """A file that convert makes for the installed TensorFlow from one of the other Keras generation."""
+    data = consume.data_of("tf215" if IS_KERAS_3 else "keras3")
+    kind = data["kinds"][name]
+    source = consume.write(data, name, ".h5", str(tmp_path), has_loss_scale=True)
+    target = str(tmp_path / "converted.h5")
+    scalekeeper.convert(source, target, allow_loss=True)
+    assert consume.classify(kind, target, scalekeeper.load_model) == (consume.RIGHT, "")
+
+
 @pytest.mark.skipif(not IS_KERAS_3, reason="Keras 2 has its own definition")
 def test_hard_sigmoid_of_keras_2_can_be_saved_again(tmp_path):
     """A translated model keeps Keras 2's definition of the activation in a file of Keras 3."""

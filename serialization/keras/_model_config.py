@@ -316,7 +316,7 @@ class _Translation:
         return name.replace("/", "_") if self._target == 3 else name
 
     def _causal(self, translated: Dict[str, Any], class_name: str, config: Mapping[str, Any], call: Call) -> Call:
-        """Return a call of an attention layer: up to 2.10, a causal mask is an argument of the layer, not of the call."""
+        """Return a call of an attention layer: up to 2.10, the layer has an argument for a causal mask."""
         accepted = None if self._accepts is None else self._accepts(class_name)
         arguments = {name: value for name, value in call.arguments.items() if name != "use_causal_mask"}
         if not (config.get("causal") or call.arguments.get("use_causal_mask")) or accepted is None:
