@@ -29,8 +29,10 @@ def results() -> Dict[str, Any]:
     """Consumer → producer → reader → counts."""
     found = {}
     for name in TITLES:
-        with open(os.path.join(RESULTS, f"{name}.json"), encoding="utf-8") as stream:
-            found[name] = json.load(stream)
+        path = os.path.join(RESULTS, f"{name}.json")
+        if os.path.exists(path):
+            with open(path, encoding="utf-8") as stream:
+                found[name] = json.load(stream)
     return found
 
 
@@ -43,7 +45,8 @@ def table(found: Mapping[str, Any], reader: str) -> str:
     """Return the share of right models: a row for each producer, a column for each consumer."""
     lines = [row(["written on", *(f"read on {title}" for title in TITLES.values())]), "|---" * (len(TITLES) + 1) + "|"]
     for producer, title in TITLES.items():
-        lines.append(row([title, *(cell(found[consumer][producer][reader]) for consumer in TITLES)]))
+        counts = [found.get(consumer, {}).get(producer, {}).get(reader) for consumer in TITLES]
+        lines.append(row([title, *(cell(each) if each else "not measured" for each in counts)]))
     return "\n".join(lines)
 
 
