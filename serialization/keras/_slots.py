@@ -57,8 +57,7 @@ _AVERAGE = "average"  # the moving average of the model's variables
 _ACCUMULATOR = "gradient_accumulator"
 # class → slot → the argument without which an optimizer has no such slot
 _CONDITIONS = {
-    "Adam": {"vhat": "amsgrad"},
-    "AdamW": {"vhat": "amsgrad"},
+    **dict.fromkeys(("Adam", "AdamW", "Nadam", "Lamb", "ScheduleFreeAdamW"), {"vhat": "amsgrad"}),
     "SGD": {"momentum": "momentum"},
     "RMSprop": {"momentum": "momentum", "mg": "centered"},
 }

@@ -75,7 +75,7 @@ def test_keras_2(tmp_path, names, in_bytes):
     owner = OWNERS[0]
     np.testing.assert_array_equal(contents.variables[owner].read(), values(owner))
     np.testing.assert_array_equal(contents.slots[owner]["m"].read(), values(stem))
-    assert (contents.iterations, contents.learning_rate, contents.scalars) == (7, None, {})
+    assert (contents.iterations, contents.learning_rate, contents.scalars) == (7, 0.5, {})
     assert contents.model_config == {"class_name": "Sequential", "config": {"name": "tiny"}}
     assert contents.training_config == {"loss": "mse"}
     assert contents.optimizer_config == ADAM

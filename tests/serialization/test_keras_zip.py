@@ -139,7 +139,7 @@ def test_keras_2s_optimizer(tmp_path):
         f"optimizer/{where}vars/{n}": value for where in ("", "inner_optimizer/") for n, value in enumerate(values)
     }
     contents = keras_zip.read(write(tmp_path / "model.keras", version="2.15.0", arrays=arrays))
-    assert (contents.iterations, contents.learning_rate, contents.loss_scale_state) == (7, None, {})
+    assert (contents.iterations, contents.learning_rate, contents.loss_scale_state) == (7, 0.5, {})
     assert (len(contents.weight_list), contents.skipped_steps) == (2, ADVANCE)
 
 
