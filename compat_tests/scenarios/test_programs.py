@@ -520,8 +520,7 @@ class Blocks(tf.keras.Model):
 def blocks(others=0, **options):
     for _ in range(others):
         dense()(tf.zeros((1, 3)))
-    model = Blocks(**options)
-    model(tf.zeros((1, 3)))
+    model = scenarios.called(Blocks(**options))
     return scenarios.program(model, model.parts(), wrapped())
 
 
