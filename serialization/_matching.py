@@ -247,7 +247,7 @@ class _Match:
             return
         by_signature = {_signature(layer): layer for layer in in_file.values()}
         pairs = [(layer, by_signature[_signature(layer)]) for layer in in_model.values()]
-        if NAME in self._rules.values() and any(self._are_named(*pair) for pair in pairs):
+        if {NAME, PATH} & set(self._rules.values()) and any(self._are_named(*pair) for pair in pairs):
             return  # another name beside names that are the same is another layer, such as a new head
         for one, other in pairs:
             self._pair_layers(one, other, SHAPE)

@@ -30,8 +30,9 @@ ROWS = []
 class Row:
     """One scenario: two programs, the formats, and what must come out ("equal", "any" or "refused")."""
 
-    def __init__(self, name, source, target=None, forms=ALL, expect="any", **options):
+    def __init__(self, name, source, target=None, forms=ALL, expect="any", npz=None, **options):
         self.name, self.source, self.target = name, source, target or source
+        self.npz = npz or expect  # a state of save_state has the names of trained variables, and nothing else
         self.forms, self.expect, self.options = scenarios.formats(*forms), expect, options
         ROWS.append(self)
 
@@ -280,7 +281,13 @@ for kind, (label, names) in itertools.product(KINDS, {"named": FIVE, "automatic"
     Row(f"frozen-b-then-e-{label}-{kind}", of(kind, names, frozen="b"), of(kind, names, frozen="e"), forms, "refused")
     Row(f"frozen-b-then-unfrozen-{label}-{kind}", of(kind, names, frozen="b"), of(kind, names), forms, "refused")
     Row(f"frozen-later-{label}-{kind}", of(kind, names), of(kind, names, frozen="c"), forms)
-    Row(f"frozen-always-{label}-{kind}", of(kind, names, frozen="bd"), forms=forms, expect="equal")
+    Row(
+        f"frozen-always-{label}-{kind}",
+        of(kind, names, frozen="bd"),
+        forms=forms,
+        expect="equal",
+        npz="equal" if label == "named" else "any",
+    )
 
 # Layers that are frozen or unfrozen between the last step and the save
 
@@ -443,12 +450,14 @@ for inner in ("functional", "sequential"):
         functools.partial(nested, inner, inner_names={"x": "x", "y": "y"}),
         forms=WITHOUT_H5,
         expect="equal",
+        npz="any",
     )
     Row(
         f"nested-the-other-way-{inner}",
         functools.partial(nested, inner, inner_names={"x": "x", "y": "y"}),
         functools.partial(nested, inner, inner_names={"x": "x", "y": "y"}, is_reversed=True),
-        forms=WITHOUT_H5,
+        # a checkpoint has no names of inner models
+        forms=[form for form in WITHOUT_H5 if form != "checkpoint"],
     )
     Row(
         f"nested-automatic-the-other-way-{inner}",
@@ -511,8 +520,7 @@ class Blocks(tf.keras.Model):
 def blocks(others=0, **options):
     for _ in range(others):
         dense()(tf.zeros((1, 3)))
-    model = Blocks(**options)
-    model(tf.zeros((1, 3)))
+    model = scenarios.called(Blocks(**options))
     return scenarios.program(model, model.parts(), wrapped())
 
 
@@ -578,6 +586,7 @@ for is_named in (False, True):
         f"gan-in-one-model-{'named' if is_named else 'automatic'}",
         functools.partial(combined, is_named),
         expect="equal",
+        npz="equal" if is_named else "any",
     )
 
 
@@ -875,7 +884,7 @@ def outcome(row, form, folder):
         "refused": ("refused", "reported"),
         "partial": ("reported",),
         "no swap": ("equal", "refused", "reported"),
-    }[row.expect]
+    }[row.npz if form == "npz" else row.expect]
     return result, result.outcome in accepted
 
 

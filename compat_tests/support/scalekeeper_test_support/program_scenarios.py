@@ -76,7 +76,7 @@ class Chain(tf.keras.Model):
         for key, layer in layers.items():
             setattr(self, key, layer)
 
-    def call(self, inputs: Any) -> Any:
+    def call(self, inputs):  # type: ignore[no-untyped-def]  # TF 2.0 cannot save annotations
         for key in self.keys:
             inputs = getattr(self, key)(inputs)
         return inputs
@@ -100,8 +100,15 @@ def model_of(kind: str, layers: Mapping[str, Any], name: Optional[str] = None) -
         for layer in layers.values():
             outputs = layer(outputs)
         return tf.keras.Model(inputs, outputs, **named)
-    model = Chain(layers, name)
-    model(tf.zeros((1, WIDTH)))
+    return called(Chain(layers, name))
+
+
+def called(model: Any) -> Any:
+    """Return a subclassed model that knows its inputs."""
+    inputs = tf.zeros((1, WIDTH))
+    model(inputs)
+    if tf.__version__.startswith(("2.0.", "2.1.")):
+        model._set_inputs(inputs)  # without this, these versions write no SavedModel
     return model
 
 
