@@ -31,6 +31,12 @@ def all_layers(model: Any) -> List[Any]:
     return [model, *(layer for each in inside for layer in each)]
 
 
+def package_of(cls: Any) -> str:
+    """Return the package that a class comes from, such as ``keras``."""
+    package: str = cls.__module__.split(".")[0]
+    return package
+
+
 def keeps_policies(keras: Any) -> bool:
     """Return whether a layer's configuration can hold a dtype policy such as mixed_float16."""
     if is_keras_3(keras):

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from ...registry.errors import UnsupportedOperationError
-from ...serialization._keras_introspection import named_parameters
+from ...serialization._keras_introspection import named_parameters, package_of
 from .inventory import is_optimizer, is_variable
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.ndarray, type(re.compile("")))
@@ -32,7 +32,7 @@ def attributes_to_copy(original: Any, config: Dict[str, Any]) -> Dict[str, Any]:
     """
     cls = type(original)
     left_out = {name for name in named_parameters(cls) if name not in config and name not in ("lr", "name")}
-    if cls.__module__.split(".")[0] in _LIBRARIES or not left_out:
+    if package_of(cls) in _LIBRARIES or not left_out:
         return {}
     rebuilt = cls.from_config(dict(config))
     found = {}
@@ -53,7 +53,7 @@ def attributes_to_copy(original: Any, config: Dict[str, Any]) -> Dict[str, Any]:
 
 def _attributes_of_keras(cls: Any) -> Set[str]:
     """Return the attributes that the constructor of the optimizer's base class in Keras sets."""
-    base = next(each for each in cls.__mro__ if each.__module__.split(".")[0] in _LIBRARIES)
+    base = next(each for each in cls.__mro__ if package_of(each) in _LIBRARIES)
     for arguments in ((), (0.001,), ("optimizer",)):
         try:
             return set(vars(base(*arguments)))

@@ -7,6 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set
 
 import collections.abc  # for isinstance: TensorFlow's wrapper of a dict is not a typing.Mapping
 
+from ...serialization._keras_introspection import package_of
 from ...serialization._variables import owners_of
 from ...serialization.keras._slots import owner_after_part
 
@@ -205,4 +206,4 @@ def _may_hold_variables(value: Any) -> bool:
     if hasattr(value, "trainable_weights"):  # a layer or model, whose variables are the model's
         return False
     is_tracked = hasattr(value, "_lookup_dependency")
-    return is_tracked or cls.__module__.split(".")[0] not in _LIBRARIES
+    return is_tracked or package_of(cls) not in _LIBRARIES

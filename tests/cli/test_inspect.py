@@ -31,7 +31,7 @@ def test_a_person_sees_what_is_in_a_file(folder):
     assert "kind H5 file with a model written by keras 2.4.0 model Functional" in words
     assert "optimizer Adam name=Adam, learning_rate=0.01" in words
     assert "loss scale DynamicLossScale initial_loss_scale=1024, increment_period=3, multiplier=2" in words
-    assert "iterations 5 skipped steps count in iterations" in words
+    assert "iterations 5 learning rate 0.01 skipped steps count in iterations" in words
     assert "d1/kernel 2×4 m, v d1/bias 4 m, v" in words
     assert "not in the file the loss scale's state: it starts at its initial scale" in words
     assert f"to use it model = scalekeeper.load_model('{folder}/model.h5')" in words

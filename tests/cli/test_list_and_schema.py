@@ -82,6 +82,7 @@ def test_help_names_the_commands():
         "schema",
         "simulate",
         "validate",
+        "verify",
     ]
 
 

@@ -42,7 +42,7 @@ REMAINING = {
             "AttributeError": "the protocol of __setattr__",
             "NotImplementedError": "an abstract method",
         },
-        "models.py": {"TypeError": "caught in the same function"},
+        "_rebuilt_models.py": {"TypeError": "caught in the same function"},
         "training_state.py": {"ValueError": READER},
     },
 }
@@ -116,7 +116,8 @@ def test_error_classes_stand_in_one_module(room):
 
 def test_every_error_derives_from_ours_and_from_a_built_in_one():
     """So that ``except ScalekeeperError`` catches all, and ``except ValueError`` what it always did."""
-    found = [value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)]
+    classes = [value for value in vars(errors).values() if isinstance(value, type)]
+    found = [each for each in classes if issubclass(each, Exception) and not issubclass(each, Warning)]
     assert len(found) > 20
     for each in found:
         assert issubclass(each, errors.ScalekeeperError)

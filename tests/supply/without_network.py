@@ -16,6 +16,16 @@ EXAMPLES = repository_path("examples")
 DOCUMENT, TRACE = os.path.join(EXAMPLES, "train.yaml"), os.path.join(EXAMPLES, "small_float16.npz")
 
 
+def state_file(folder):
+    """Write a training state, which can be read without TensorFlow."""
+    from scalekeeper.serialization.formats.npz import write_state
+    from scalekeeper.serialization.training_state import TrainingState, Writer, state_dict_of
+
+    path = os.path.join(folder, "state.npz")
+    write_state(path, state_dict_of(TrainingState(Writer("npz"), iterations=3, loss_scale_state={"good_steps": 1})))
+    return path
+
+
 def commands(folder, model):
     """One or more calls of each subcommand; the model is a file to look into and to convert."""
     from scalekeeper.testing import CHECKS
@@ -27,6 +37,7 @@ def commands(folder, model):
         ["schema"],
         ["validate", DOCUMENT],
         ["inspect", DOCUMENT],
+        *[["verify", path, path] for path in [state_file(folder)]],
         *([["inspect", model], ["convert", model, converted]] if model else []),
         ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
         ["recommend", TRACE],
