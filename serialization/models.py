@@ -170,6 +170,14 @@ def load_model(
             report = compile_with_state(model, path, state, make_optimizer, custom_objects, matching)
             if not report.complete and not allow_partial:
                 warnings.warn(f"Not everything was restored.\n{report}", IncompleteRestoreWarning, stacklevel=3)
+        elif compile and (state.weight_list or state.slots):
+            warnings.warn(
+                f"{path}: holds the variables of an optimizer and not its configuration, so the model is not compiled. "
+                "Keras 3 writes such a .keras file if the same model was saved as H5 before. Compile it, and call "
+                "scalekeeper.restore(model, path)",
+                IncompleteRestoreWarning,
+                stacklevel=3,
+            )
         if probe:
             require_same(model, state.probe, path)
     return model

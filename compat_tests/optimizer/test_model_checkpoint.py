@@ -113,6 +113,19 @@ def test_files_of_keras_keep_the_state(kind, policy, tmp_path):
         assert state_of(scalekeeper.load_model(path)) == expected, suffix
 
 
+@pytest.mark.skipif(not IS_KERAS_3, reason="only Keras 3 forgets the optimizer of a model that it has saved as H5")
+def test_a_file_without_the_optimizers_configuration_warns(tmp_path):
+    """Keras itself would return a model with another optimizer."""
+    path = str(tmp_path / "model.keras")
+    model = compiled()
+    fit(model)
+    model.save(str(tmp_path / "model.h5"))
+    model.save(path)
+    with pytest.warns(scalekeeper.IncompleteRestoreWarning, match="not its configuration"):
+        loaded = scalekeeper.load_model(path)
+    assert getattr(loaded, "optimizer", None) is None
+
+
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 def test_the_callback_of_keras_keeps_the_state(kind, tmp_path):
     """Its files are those of ``model.save``."""

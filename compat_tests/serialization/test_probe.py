@@ -310,3 +310,24 @@ def test_models_under_a_strategy_have_a_probe():
         inside = probe.probe_of(model)
     assert inside == probe.probe_of(model)
     assert inside["layers"] == probe.probe_of(dense())["layers"]
+
+
+def test_verify_compares_what_models_compute(tmp_path):
+    """Two files of one model are equal, whatever their formats; a layer that computes something else is named."""
+    one, other = str(tmp_path / "one.h5"), str(tmp_path / f"other{SUFFIXES[-1]}")
+    model = compiled(dense())
+    scalekeeper.save_model(model, other)
+    scalekeeper.save_model(model, one)
+    found = scalekeeper.verify(one, other)
+    assert found.equal, str(found)
+    assert found.compared["weight"] == 10
+    assert found.compared["slot"] == 16
+    assert found.compared["output"] == 1
+    model.layers[-1].bias.assign([0.5, 0.25])
+    scalekeeper.save_model(model, one)
+    found = scalekeeper.verify(one, other)
+    assert [(each.kind, each.name) for each in found.differences] == [
+        ("weight", "last/bias"),
+        ("output", "of the layer 'last'"),
+    ]
+    assert "last/bias" in str(found)
