@@ -857,8 +857,10 @@ def in_half_precision(make):
 
 for label, names in {"named": NAMED, "automatic": AUTOMATIC}.items():
     half = functools.partial(in_half_precision, of("functional", names))
-    Row(f"mixed-float16-{label}", half, expect="equal")
-    Row(f"mixed-float16-to-float32-{label}", half, of("functional", names), expect="equal")
+    # TF 2.0 cannot write such a SavedModel
+    forms = [form for form in ALL if form != "saved_model" or not tf.__version__.startswith("2.0.")]
+    Row(f"mixed-float16-{label}", half, forms=forms, expect="equal")
+    Row(f"mixed-float16-to-float32-{label}", half, of("functional", names), forms, expect="equal")
 
 
 VARIANTS = "-(sequential|functional|subclassed|named|automatic|partly)(?![a-z])(?!-to)"
