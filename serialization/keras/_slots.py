@@ -57,7 +57,7 @@ _AVERAGE = "average"  # the moving average of the model's variables
 _ACCUMULATOR = "gradient_accumulator"
 # class → slot → the argument without which an optimizer has no such slot
 _CONDITIONS = {
-    **dict.fromkeys(("Adam", "AdamW", "Nadam", "Lamb", "ScheduleFreeAdamW"), {"vhat": "amsgrad"}),
+    **{name: {"vhat": "amsgrad"} for name in ("Adam", "AdamW", "Nadam", "Lamb", "ScheduleFreeAdamW")},
     "SGD": {"momentum": "momentum"},
     "RMSprop": {"momentum": "momentum", "mg": "centered"},
 }
