@@ -34,6 +34,7 @@ _WIDE = 1000  # characters of a line that does not go to a terminal
 @click.option("--allow-loss", is_flag=True, help="Convert even if something is dropped; without it, that is an error.")
 @click.option("--force", is_flag=True, help="Replace an existing destination.")
 @click.option("--dry-run", is_flag=True, help="Print what would be converted and dropped, and write nothing.")
+@click.option("--no-probe", is_flag=True, help="Do not compare what the models compute with the probe of the source.")
 @click.option("--recursive", is_flag=True, help="Convert all files of a folder to the same paths in another.")
 @click.option(
     "--custom",
@@ -51,6 +52,7 @@ def convert_command(
     allow_loss: bool,
     force: bool,
     dry_run: bool,
+    no_probe: bool,
     recursive: bool,
     custom: Tuple[str, ...],
     as_json: bool,
@@ -66,6 +68,7 @@ def convert_command(
         "allow_loss": allow_loss,
         "force": force,
         "dry_run": dry_run,
+        "probe": not no_probe,
         "custom_objects": custom_objects_of(custom),
     }
     if recursive:
