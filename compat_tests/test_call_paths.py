@@ -86,17 +86,17 @@ def test_step():
 
 
 def test_load_model(saved):
-    """At most 32 modules and 50 crossings load an H5 model."""
+    """At most 39 modules and 50 crossings load an H5 model, with the checks of what was loaded."""
     with CallPath() as path:
         scalekeeper.load_model(saved)
-    assert (len(path.modules) <= 32, path.crossings <= 50) == (True, True), (sorted(path.modules), path.crossings)
+    assert (len(path.modules) <= 39, path.crossings <= 50) == (True, True), (sorted(path.modules), path.crossings)
 
 
 def test_convert(saved, tmp_path):
-    """At most 38 modules and 60 crossings convert an H5 model for another TensorFlow."""
+    """At most 44 modules and 82 crossings convert an H5 model for another TensorFlow."""
     with CallPath() as path:
         scalekeeper.convert(saved, tmp_path / "old.h5", to="2.10", allow_loss=True)
-    assert (len(path.modules) <= 38, path.crossings <= 60) == (True, True), (sorted(path.modules), path.crossings)
+    assert (len(path.modules) <= 44, path.crossings <= 82) == (True, True), (sorted(path.modules), path.crossings)
 
 
 def test_a_call_is_counted():

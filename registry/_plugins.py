@@ -374,10 +374,8 @@ class Registry:
 
     def _rows(self) -> Set[Listing]:
         """Return a row for every registered plugin."""
-        plugins = {**self._names, **self._scope.get()}.values()
-        return {
-            Listing(each.name, "built in" if self._is_built_in(each) else each.origin, each, None) for each in plugins
-        }
+        plugins, home = {**self._names, **self._scope.get()}.values(), self._load_built_in()
+        return {Listing(each.name, "built in" if _is_in(home, each) else each.origin, each, None) for each in plugins}
 
     def classes(self) -> Dict[str, Any]:
         """Return class name → class of all plugins that can be loaded."""
@@ -387,13 +385,6 @@ class Registry:
         """Return the class of a plugin by the name of the class: a registered one, or else that of an entry point."""
         self._load_built_in()
         return _classes(_sorted(self._rows())).get(class_name) or self.classes().get(class_name)
-
-    def _is_built_in(self, plugin: Plugin) -> bool:
-        home = self._load_built_in()
-        if plugin.preset is None:
-            return plugin.cls.__module__.startswith(home.__name__ + ".")
-        folder = os.path.dirname(str(home.__file__))
-        return plugin.origin.startswith(folder + os.sep)
 
     def _miss(self, name: str) -> str:
         remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."
@@ -451,6 +442,13 @@ class Registry:
             )
         message = "a {} given as a mapping needs a 'name'; valid: {}".format(self.kind, ", ".join(self.names()))
         return Problem((), message, "missing")
+
+
+def _is_in(home: types.ModuleType, plugin: Plugin) -> bool:
+    """Return whether a package defines a plugin."""
+    if plugin.preset is None:
+        return plugin.cls.__module__.startswith(home.__name__ + ".")
+    return plugin.origin.startswith(os.path.dirname(str(home.__file__)) + os.sep)
 
 
 def _sorted(rows: Iterable[Listing]) -> List[Listing]:
