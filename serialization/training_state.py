@@ -226,7 +226,7 @@ def take_record(state: TrainingState, record: Any) -> None:
         raise StateMismatchError(problems)
     loss_scale = record.get("loss_scale")
     state.writer = state.writer._replace(**(record.get("written_by") or {}))
-    state.skipped_steps = record.get("skipped_steps", state.skipped_steps)
+    state.skipped_steps = record.get("skipped_steps") or state.skipped_steps
     state.skips = complete_skips(record.get(SKIPS, {}))
     state.has_bare_momentum = bool(record.get("has_bare_momentum"))
     if state.iterations is None:
