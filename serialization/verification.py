@@ -8,6 +8,7 @@ import importlib.util
 import itertools
 import math
 import os
+import re
 
 import numpy as np
 from pydantic import BaseModel
@@ -18,6 +19,7 @@ from . import formats
 from ._file_resources import keep_files_open
 from ._matching import Shape, match_owners
 from ._optimizer_weight_lists import Expected, decode_weights
+from ._variables import by_owner
 from .keras._optimizer_config import OptimizerConfig, decode_config, inner_class
 from .keras._slots import slots_of_class
 from .models import load_model, training_state_of
@@ -136,7 +138,27 @@ def _models(
 
 def _state_of(model: Any, state: TrainingState) -> TrainingState:
     """Return the state by the names of the model, if there is one: .keras files have numbers for names."""
-    return _named(state) if model is None or adapter_of(model) is None else training_state_of(model)
+    if model is None or adapter_of(model) is None:
+        return _named(state)
+    state, names = training_state_of(model), _layer_names(model)
+    return dataclasses.replace(
+        state,
+        variables={names.get(owner, owner): value for owner, value in state.variables.items()},
+        slots={names.get(owner, owner): each for owner, each in state.slots.items()},
+    )
+
+
+def _layer_names(model: Any) -> Dict[str, str]:
+    """Return owner → name with the layer's own name: up to 2.3, a second model in a process gets numbers after it."""
+    owners = {id(variable): owner for owner, variable in by_owner(model.weights).items()}
+    names: Dict[str, str] = {}
+    for layer in model.layers:
+        for variable in layer.weights:
+            owner = owners[id(variable)]
+            scope, _, rest = owner.partition("/")
+            if re.fullmatch(re.escape(layer.name) + r"_[0-9]+", scope):
+                names[owner] = f"{layer.name}/{rest}"
+    return names if len({*names.values()}) == len(names) else {}
 
 
 def _named(state: TrainingState) -> TrainingState:

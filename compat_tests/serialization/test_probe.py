@@ -326,8 +326,8 @@ def test_verify_compares_what_models_compute(tmp_path):
     model.layers[-1].bias.assign([0.5, 0.25])
     scalekeeper.save_model(model, one)
     found = scalekeeper.verify(one, other)
-    assert [(each.kind, each.name) for each in found.differences] == [
-        ("weight", "last/bias"),
-        ("output", "of the layer 'last'"),
-    ]
+    weight, output = found.differences
+    assert (weight.kind, weight.name, output.kind) == ("weight", "last/bias", "output")
+    # up to 2.1, a model from a SavedModel has no graph of layers
+    assert output.name in ("of the layer 'last'", "the model")
     assert "last/bias" in str(found)
