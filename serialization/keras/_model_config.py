@@ -343,6 +343,8 @@ class _Translation:
         if self._custom_names & {class_name, registered}:
             config = {name: self._value(name, value) for name, value in entry["config"].items()}
             return self._custom_entry(class_name, registered, config)
+        if is_function_layer(class_name) and self._target == 2 and self._rules.has_function_layers:
+            return {"class_name": class_name, "config": dict(entry["config"])}
         if self._target == 3 and class_name in REPLACED_CLASSES:
             class_name, arguments = REPLACED_CLASSES[class_name]
             entry = {**entry, "config": {arguments.get(name, name): each for name, each in entry["config"].items()}}
