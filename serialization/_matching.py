@@ -86,7 +86,7 @@ def match_owners(
     model_paths: Optional[Mapping[str, str]] = None,
     file_paths: Optional[Mapping[str, str]] = None,
     mapping: Optional[Mapping[str, str]] = None,
-    is_whole: bool = True,
+    is_whole: Optional[bool] = True,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -101,7 +101,8 @@ def match_owners(
         file_paths: Owner in the file → the same.
         mapping: Owner in the model → owner in the file, as the caller says.
         is_whole: Whether both sides have all variables of a model. If they may be different parts of it, such as the
-            layers that are not frozen, only names that a person has chosen match.
+            layers that are not frozen, only names that a person has chosen match. None: it is not known. Then names
+            that Keras has made up match if all of them are in the file, or if none is and they follow each other alike.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -137,7 +138,7 @@ class _Match:
         file: Sequence[_Variable],
         stems: FrozenSet[str],
         is_ordered: bool,
-        is_whole: bool,
+        is_whole: Optional[bool],
     ) -> None:
         self._model = {each.owner: each for each in model}
         self._file = {each.owner: each for each in file}
@@ -218,12 +219,14 @@ class _Match:
         self._pair_layers(in_model, named, NAME)
 
     def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
-        if len(model_layers) != len(file_layers) or not self._is_whole:
+        if self._is_whole is None:
+            file_layers = _same_part(model_layers, file_layers)
+        if len(model_layers) != len(file_layers) or self._is_whole is False:
             return
         by_number = list(zip(sorted(model_layers, key=_numbers), sorted(file_layers, key=_numbers)))
         by_order = list(zip(model_layers, file_layers))
         choices = [by_number]
-        if self._is_ordered and _owner_pairs(by_order) != _owner_pairs(by_number):
+        if self._is_ordered and self._is_whole and _owner_pairs(by_order) != _owner_pairs(by_number):
             choices.append(by_order)
         fitting = [
             pairs
@@ -340,6 +343,18 @@ def _by_layer(variables: Iterable[_Variable], layer: Callable[[_Variable], Layer
     for each in variables:
         layers.setdefault(layer(each), []).append(each)
     return layers
+
+
+def _same_part(model: List[List[_Variable]], file: List[List[_Variable]]) -> List[List[_Variable]]:
+    """Return the layers of a file that may be these of a model, if both may be parts of it; none if that is unknown."""
+    in_model, in_file = ([layer[0].layer for layer in layers] for layers in (model, file))
+    if set(in_model) <= set(in_file):
+        return [layer for layer in file if layer[0].layer in in_model]
+    shifts = {
+        tuple(there - here for here, there in zip(_numbers(one), _numbers(other)))
+        for one, other in zip(sorted(model, key=_numbers), sorted(file, key=_numbers))
+    }
+    return file if len(shifts) == 1 and not set(in_model) & set(in_file) else []
 
 
 def _signature(layer: Sequence[_Variable]) -> Tuple[Shape, ...]:

@@ -3,6 +3,7 @@
 from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import functools
+import re
 import types
 import warnings
 
@@ -137,7 +138,7 @@ class _Live:
             {owner: value.shape for owner, value in state.variables.items()},
             state.is_ordered,
             names=self._names,
-            file_names=state.model_names if state.variables.keys() == state.model_variables.keys() else {},
+            file_names=_names_in_file(state),
             classes=self.classes,
             model_paths=self._paths(state.path_kind) if state.paths else {},
             file_paths=state.paths,
@@ -197,18 +198,36 @@ class _Live:
 
 
 def nested_names(model: Any) -> Dict[str, str]:
-    """Return owner → whole name of variables in nested models, whose names some versions leave out."""
+    """Return owner → whole name of variables that some versions name without their model, or with a number."""
     owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
     found: Dict[str, str] = {}
     for layer in getattr(model, "layers", ()):
-        if hasattr(layer, "layers"):
-            inside = nested_names(layer)
-            for variable, name in zip(layer.weights, owners_of(layer.weights)):
-                name = inside.get(name, name)
-                if id(variable) in owners:
-                    is_whole = f"/{layer.name}/" in f"/{name}"
-                    found[owners[id(variable)]] = name if is_whole else f"{layer.name}/{name}"
+        is_model = hasattr(layer, "layers")
+        inside = nested_names(layer) if is_model else {}
+        for variable, name in zip(layer.weights, owners_of(layer.weights)):
+            whole = _with_layer(inside.get(name, name), layer.name, is_model)
+            if id(variable) in owners and whole != owners[id(variable)]:
+                found[owners[id(variable)]] = whole
     return found
+
+
+def _with_layer(name: str, layer: str, is_model: bool) -> str:
+    """Return the name of a variable with the name of its layer.
+
+    Up to TF 2.2, a second layer of the same name has variables with a number: ``encoder_1/kernel``.
+    """
+    if f"/{layer}/" in f"/{name}":
+        return name
+    if is_model:
+        return f"{layer}/{name}"
+    return re.sub(rf"(^|/){re.escape(layer)}_[0-9]+/", rf"\g<1>{layer}/", name, count=1)
+
+
+def _names_in_file(state: TrainingState) -> Dict[str, str]:
+    """Return owner → whole name in a file, by scalekeeper's record or by the layers of an H5 file."""
+    if state.variables.keys() == state.model_variables.keys():
+        return state.model_names
+    return {owner: _with_layer(owner, layer, False) for layer, owners in state.layers.items() for owner in owners}
 
 
 def _name_variables(state: TrainingState) -> None:

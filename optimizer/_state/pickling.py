@@ -67,7 +67,7 @@ def _fill(optimizer: Any, variables: Sequence[Any]) -> None:
     if pending is None:
         return
     shapes = {owner: tuple(variable.shape) for owner, variable in zip(owners_of(variables), variables)}
-    matching = match_owners(shapes, pending.owners)
+    matching = match_owners(shapes, pending.owners, is_whole=None)
     if pending.owners and not matching.pairs:
         problems = [Problem((owner,), "the copied optimizer has no such variable", "missing") for owner in shapes]
         raise StateMismatchError(problems)

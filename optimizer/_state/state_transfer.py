@@ -244,7 +244,7 @@ def take_state(
         check(plan.transfer())
     set_pending_state(optimizer, None)
     plan.assign_all()
-    _take_learning_rate(optimizer, state.learning_rate, plan)
+    _take_learning_rate(optimizer, state, plan)
     plan.matched += optimizer._take_skips(state)
     return plan.transfer()
 
@@ -276,7 +276,7 @@ def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optiona
         raise ArgumentError(
             "the optimizer does not know its variables yet: call load_state_dict(state, model.trainable_variables)"
         )
-    matching = match_owners(shapes_by_owner(variables), state.owners)
+    matching = match_owners(shapes_by_owner(variables), state.owners, is_whole=None)
     problems = [Problem((owner,), "the state has no such variable", "missing") for owner in matching.missing]
     problems += [Problem((owner,), "the optimizer has no such variable", "unused") for owner in matching.unused]
     if problems:
@@ -429,10 +429,14 @@ def _unused_slots(config: Any) -> Callable[[str, Any], bool]:
     )
 
 
-def _take_learning_rate(optimizer: Any, rate: Optional[float], plan: _Plan) -> None:
+def _take_learning_rate(optimizer: Any, state: TrainingState, plan: _Plan) -> None:
+    rate = state.learning_rate
     if rate is None:
-        return
-    if learning_rate_of(optimizer) is None:
+        arguments = inner_config(state.optimizer_config or {}).get("config", {})
+        is_schedule = isinstance(arguments.get("learning_rate"), Mapping)
+        if state.iterations is not None and not is_schedule and learning_rate_of(optimizer) is not None:
+            plan.missing.append("learning_rate")
+    elif learning_rate_of(optimizer) is None:
         plan.notes.append(f"the file's learning rate, {rate:g}, was left alone: the optimizer has a schedule")
     else:
         optimizer.inner_optimizer.learning_rate = rate

@@ -30,7 +30,6 @@ from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
 from .._object_paths import CHECKPOINT, canonical, is_position
 from ..keras._slots import (
-    class_of_parts,
     class_of_slots,
     ending_part,
     owner_after_part,
@@ -599,8 +598,8 @@ def slots_by_name(
 ) -> Iterator[Tuple[int, Tuple[str, str]]]:
     """Yield node → owner and slot by the names of Keras 2's new optimizers: ``m/d1/kernel``."""
     owners = owners or [owner_after_part(name) for name in names.values()]  # the checkpoint has no model
-    parts = (slot_part(name, owners) for name in names.values())
-    class_name = class_name or class_of_parts([part for part in parts if part is not None])
+    found_parts = (slot_part(name, owners) for name in names.values())
+    class_name = class_of_slots(class_name, (), [part for part in found_parts if part is not None])
     for node_id, name in names.items():
         found = owner_and_slot(name, class_name, owners)
         if found is not None:

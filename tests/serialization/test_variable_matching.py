@@ -160,6 +160,19 @@ def test_a_mapping_comes_first():
     assert match_owners(model, file, mapping=mapping).pairs == mapping
 
 
+def test_parts_that_may_differ_match_if_their_names_follow_each_other_alike():
+    """The variables of a loop: as many, under the same names or under names that are all shifted by the same number."""
+    model = {"dense_5/kernel": (4, 4), "dense_7/kernel": (4, 4)}
+    alike = {"dense/kernel": (4, 4), "dense_2/kernel": (4, 4)}
+    assert match_owners(model, alike, is_whole=None).pairs == dict(zip(model, alike))
+    other = {"dense/kernel": (4, 4), "dense_1/kernel": (4, 4)}
+    assert match_owners(model, other, is_whole=None).pairs == {}
+    overlapping = {"dense_7/kernel": (4, 4), "dense_9/kernel": (4, 4)}
+    assert match_owners(model, overlapping, is_whole=None).pairs == {}
+    more = {"dense_7/kernel": (4, 4), "dense_6/kernel": (4, 4), "dense_5/kernel": (4, 4)}
+    assert match_owners(model, more, is_whole=None).pairs == {name: name for name in model}
+
+
 def test_the_depthwise_kernel_has_another_name_in_keras_3():
     """Keras 2 calls it depthwise_kernel, Keras 3 kernel; a separable layer has both a depthwise and a pointwise one."""
     model = {"dw/kernel": (3, 3, 2, 1), "dw/bias": (2,), "s/depthwise_kernel": (3, 3, 2, 1), "s/pointwise_kernel": (1,)}
