@@ -115,6 +115,7 @@ def match_owners(
     if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
         match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
     match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
+    match.by_names_without_numbers()
     if is_whole:
         match.by_shape()
         match.by_position()
@@ -209,6 +210,25 @@ class _Match:
             elif len(model_layers) == len(file_layers) == 1 and self._can_nest(model_layers[0], file_layers[0]):
                 self._pair_layers(model_layers[0], file_layers[0], NAME)
         self._top_level_variables()
+
+    def by_names_without_numbers(self) -> None:
+        """Match layers whose chosen names differ in a number only.
+
+        Up to TF 2.2, the second layer of a name in a process has variables with a number: ``encoder_1/kernel``. This
+        says nothing if names that exist on both sides have numbers, too.
+        """
+        if len(_by_layer(self._model.values())) != len(_by_layer(self._file.values())):
+            return
+        matched = {_stem(self._model[owner].layer[-1]) for owner in self._pairs if self._model[owner].layer}
+        in_model, in_file = (
+            self._groups(side.values(), lambda layer: (layer, tuple(map(_stem, layer))))
+            for side in (self._left_in_model(), self._left_in_file())
+        )
+        for key, layers in in_model.items():
+            others = in_file.get(key, [])
+            is_chosen = key and not any(name.startswith(_AUTOMATIC) for name in key)
+            if is_chosen and key[-1] not in matched and len(layers) == len(others) == 1:
+                self._pair_layers(layers[0], others[0], NAME)
 
     def _top_level_variables(self) -> None:
         """Match variables that belong to no layer, by their names."""

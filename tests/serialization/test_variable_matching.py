@@ -173,6 +173,18 @@ def test_parts_that_may_differ_match_if_their_names_follow_each_other_alike():
     assert match_owners(model, more, is_whole=None).pairs == {name: name for name in model}
 
 
+def test_numbers_that_tensorflow_adds_to_chosen_names_do_not_count():
+    """Up to TF 2.2 the second layer enc of a process has the variable enc_1/kernel; block_1 and block_2 are names."""
+    model = {"enc_4/kernel": (4, 4), "dec_4/kernel": (4, 4)}
+    file = {"dec_1/kernel": (4, 4), "enc_1/kernel": (4, 4)}
+    expected = {"enc_4/kernel": "enc_1/kernel", "dec_4/kernel": "dec_1/kernel"}
+    assert match_owners(model, file).pairs == expected
+    assert match_owners(model, file, is_whole=None).pairs == expected
+    model = {"block_2/kernel": (4, 4), "block_3/kernel": (4, 4)}
+    file = {"block_1/kernel": (4, 4), "block_2/kernel": (4, 4)}
+    assert match_owners(model, file).pairs == {"block_2/kernel": "block_2/kernel"}
+
+
 def test_the_depthwise_kernel_has_another_name_in_keras_3():
     """Keras 2 calls it depthwise_kernel, Keras 3 kernel; a separable layer has both a depthwise and a pointwise one."""
     model = {"dw/kernel": (3, 3, 2, 1), "dw/bias": (2,), "s/depthwise_kernel": (3, 3, 2, 1), "s/pointwise_kernel": (1,)}
