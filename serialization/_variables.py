@@ -22,6 +22,12 @@ def value_of(variable: Any) -> Any:
     return values_of([variable])[0]
 
 
+def rows_of(variable: Any, count: int) -> Any:
+    """Return the first rows of a variable as a NumPy array."""
+    tf = importlib.import_module("tensorflow")
+    return np.asarray(variable[:count]) if tf.executing_eagerly() else value_of(variable)[:count]
+
+
 def lazy_values(variables: Mapping[str, Any]) -> Dict[str, Value]:
     """Return a :class:`Value` for each variable, which reads the variable on demand."""
     tf = importlib.import_module("tensorflow")

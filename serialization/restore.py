@@ -22,7 +22,7 @@ from ._keras_introspection import all_layers
 from ._matching import Matching, match_owners, pair_variables
 from ._object_paths import object_paths
 from ._unnamed_slots import name_weight_list
-from ._variables import assign_all, by_owner, owners_of, shapes_by_owner, values_of
+from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of
 from .formats import ModelInCode
 from .keras._optimizer_config import inner_class
 from .keras._slots import slots_of_class
@@ -271,20 +271,16 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
     """
     live = _Live(model)
     matching = live.match(state)
-    values = dict(zip(live.variables, values_of(live.variables.values())))
     same = {
         owner: in_file
         for owner, in_file in matching.pairs.items()
-        if _is_loaded(values[owner], state.variables[in_file])
+        if _is_loaded(live.variables[owner], state.variables[in_file])
     }
-    left = [owner for owner in live.variables if owner not in same]
+    taken = set(same.values())
     found = {
-        owner: [
-            in_file
-            for in_file, value in state.variables.items()
-            if in_file not in same.values() and value.shape == values[owner].shape and _is_loaded(values[owner], value)
-        ]
-        for owner in left
+        owner: [name for name, value in state.variables.items() if name not in taken and _is_loaded(variable, value)]
+        for owner, variable in live.variables.items()
+        if owner not in same
     }
     chosen = [each for candidates in found.values() for each in candidates]
     by_value = {owner: each[0] for owner, each in found.items() if len(each) == 1 and chosen.count(each[0]) == 1}
@@ -302,10 +298,12 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
     return Matching(pairs, missing, unused, rules, matching.notes)
 
 
-def _is_loaded(array: Any, value: Value) -> bool:
+def _is_loaded(variable: Any, value: Value) -> bool:
     """Return whether a variable has the value of a file; of a large one, the beginning is compared."""
+    if tuple(variable.shape) != value.shape:
+        return False
     given = value.read() if value.read_start is None else value.read_start()
-    array = array[: len(given)] if value.shape else array
+    array = value_of(variable) if value.read_start is None else rows_of(variable, len(given))
     return bool(np.array_equal(array, given) or ((array == given) | ((array != array) & (given != given))).all())
 
 
