@@ -4,6 +4,7 @@ from typing import Any, Dict, List, Tuple
 
 import importlib
 import inspect
+import sys
 import threading
 
 _lock = threading.RLock()
@@ -15,6 +16,12 @@ def installed_keras() -> Any:
     with _lock:
         _ = keras.optimizers
     return keras
+
+
+def version_of(keras: Any) -> Any:
+    """Return the version of a Keras package, as it writes it to files; None if it does not tell."""
+    package = sys.modules.get(keras.Model.__module__.split(".")[0])
+    return getattr(keras, "__version__", getattr(package, "__version__", None))
 
 
 def is_keras_3(keras: Any) -> bool:

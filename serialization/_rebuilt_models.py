@@ -11,7 +11,7 @@ import dataclasses
 import json
 
 from ..registry.errors import TranslationError, UnreadableFileError
-from ._keras_introspection import installed_keras
+from ._keras_introspection import installed_keras, version_of
 from ._variables import assign_all, by_owner, owners_of
 from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
@@ -32,8 +32,8 @@ class RebuiltModel(NamedTuple):
 def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> RebuiltModel:
     """Return the model of a file: as the installed Keras loads it, or from a translated configuration.
 
-    Only the Keras generation that wrote a file loads it by itself: another one would initialize some variables at
-    random and compute something else with some layers.
+    Only the Keras generation that wrote a file loads it by itself: another one computes something else with some
+    layers, in silence.
 
     Raises:
         UnreadableFileError: Neither can rebuild the model; the message names the layer.
@@ -59,12 +59,23 @@ def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[st
 
 
 def can_load(state: TrainingState) -> bool:
-    """Return whether the installed Keras shall load a file: its own generation wrote it, or it holds no layers."""
+    """Return whether the installed Keras shall load a file: its own generation wrote it, or it holds no layers.
+
+    A Lambda layer has Python's byte code in it, which may crash another version: that of Keras must be the same.
+    """
     from .keras._model_config import describes_layers, generation_of, rules_of_installed_keras
 
     if state.model_config is None or not describes_layers(state.model_config):
         return True
+    if _has_lambda(state.model_config) and state.writer.keras != version_of(installed_keras()):
+        return False
     return generation_of(state.writer.keras, state.model_config) == rules_of_installed_keras().generation
+
+
+def _has_lambda(config: Any) -> bool:
+    if isinstance(config, Mapping):
+        return config.get("class_name") == "Lambda" or any(map(_has_lambda, config.values()))
+    return isinstance(config, list) and any(map(_has_lambda, config))
 
 
 def load_with_keras(path: str, custom_objects: Optional[Mapping[str, Any]], compile: bool) -> Any:
