@@ -50,8 +50,9 @@ def test_models_compute_the_same_or_are_refused_by_name(producer, tmp_path):
         if outcome.grade not in (consume.RIGHT, consume.REFUSED):
             bad[file] = outcome
     assert not bad
-    if RESULTS is not None:
-        refused = RESULTS[producer]["scalekeeper"]["refused by name"]
+    recorded = (RESULTS or {}).get(producer, {}).get("scalekeeper")
+    if recorded is not None:  # 2.1 and 2.2 have no results
+        refused = recorded["refused by name"]
         assert {file for file, grade in grades.items() if grade == consume.REFUSED} == {*refused} & {*grades}
 
 
