@@ -193,12 +193,17 @@ def consume(producer, load, has_loss_scale=False, only=None):
 
 def load_with_keras(path):
     """Return the model as plain Keras loads it; uncompiled if it cannot be compiled."""
-    if os.path.basename(path).startswith("lambda."):
-        raise ValueError("byte code of another Python, which may crash this one")
     try:
         return tf.keras.models.load_model(path)
     except Exception:
         return tf.keras.models.load_model(path, compile=False)
+
+
+def refuse_byte_code(path):
+    """Do the same, but for Lambda layers: code of another Python may crash this one."""
+    if os.path.basename(path).startswith("lambda."):
+        raise ValueError("byte code of another Python")
+    return load_with_keras(path)
 
 
 def main():
@@ -209,8 +214,9 @@ def main():
     parser.add_argument("--kind", action="append")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args()
-    load = load_with_keras if given.plain else scalekeeper.load_model
     for producer in given.producers or producers():
+        keras = load_with_keras if producer == consumer() else refuse_byte_code
+        load = keras if given.plain else scalekeeper.load_model
         grades = {}
         for name, ending, outcome in consume(producer, load, given.loss_scale, given.kind):
             grades.setdefault(outcome.grade, []).append(name + ending)
