@@ -38,6 +38,11 @@ def all_layers(model: Any) -> List[Any]:
     return [model, *(layer for each in inside for layer in each)]
 
 
+def numbers_chosen_names() -> bool:
+    """Return whether the second layer of a name has variables such as ``encoder_1/kernel``: up to TF 2.2."""
+    return tuple(map(int, importlib.import_module("tensorflow").__version__.split(".")[:2])) < (2, 3)
+
+
 def package_of(cls: Any) -> str:
     """Return the package that a class comes from, such as ``keras``."""
     package: str = cls.__module__.split(".")[0]

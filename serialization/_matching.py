@@ -87,6 +87,7 @@ def match_owners(
     file_paths: Optional[Mapping[str, str]] = None,
     mapping: Optional[Mapping[str, str]] = None,
     is_whole: Optional[bool] = True,
+    has_numbers: bool = False,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -104,6 +105,8 @@ def match_owners(
             layers that are not frozen, only names that a person has chosen match. None: it is not known. Then names
             that Keras has made up match if all of them are in the file, or if none is and they follow each other alike.
 
+        has_numbers: Whether TensorFlow adds numbers to the names of layers, also to those that a person has chosen.
+
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
     """
@@ -115,7 +118,8 @@ def match_owners(
     if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
         match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
     match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
-    match.by_names_without_numbers()
+    if has_numbers:
+        match.by_names_without_numbers()
     if is_whole:
         match.by_shape()
         match.by_position()
@@ -181,7 +185,7 @@ class _Match:
                     f"{owner}: the file has {other.owner} at the same attributes, and another variable of the same name"
                 )
             elif other.owner not in self._pairs.values():
-                self._pair(owner, other.owner, PATH)
+                self._pair(owner, other.owner, POSITION if path.split("/")[0] in _CONTAINERS else PATH)
 
     def _names_differ(self, one: _Variable, other: _Variable) -> bool:
         """Return whether both layers have names that a person has chosen, and each name exists on the other side."""

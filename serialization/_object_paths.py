@@ -4,7 +4,7 @@ Layers that a subclassed model has in attributes, lists and dictionaries are oft
 depend on what the process has built before. The attributes do not.
 """
 
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 import contextlib
 import importlib
@@ -14,6 +14,7 @@ import tempfile
 import h5py
 import numpy as np
 
+from ._keras_introspection import all_layers
 from ._variables import owners_of
 
 CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
@@ -114,38 +115,29 @@ def _indices_in(group: Any, path: str) -> Iterator[Tuple[str, int]]:
 
 @contextlib.contextmanager
 def _saving_indices(model: Any, indices: Dict[int, int]) -> Iterator[None]:
-    """Make all objects of a model save the indices of their variables instead of the values."""
-    optimizer = getattr(model, "optimizer", None)
-    patched = [*_layers_in(model), *([] if optimizer is None else [optimizer, *_inner(optimizer)])]
-
-    def saving(each: Any) -> Any:
-        own: List[Any] = []
-        for names in (
-            ("_trainable_variables", "_trainable_weights"),
-            ("_non_trainable_variables", "_non_trainable_weights"),
-        ):
-            own += next((list(vars(each)[name]) for name in names if name in vars(each)), [])
-
-        def save(store: Any) -> None:
-            for number, variable in enumerate(own):
-                if id(variable) in indices:
-                    store[str(number)] = np.int64(indices[id(variable)])
-
-        return save
-
+    """Make all layers of a model save the indices of their variables, and its optimizer nothing."""
+    optimizers = [getattr(model, "optimizer", None)]
+    optimizers.append(getattr(optimizers[0], "inner_optimizer", None))
+    patches = {id(layer): (layer, _saver(layer, indices)) for layer in all_layers(model)}
+    # an optimizer of Keras 3 has the model's variables in a list, too
+    patches.update({id(each): (each, lambda store: None) for each in optimizers if each is not None})
     try:
-        for each in patched:
-            vars(each)[_SAVE] = saving(each)  # not setattr, with which Keras would track it
+        for each, save in patches.values():
+            vars(each)[_SAVE] = save  # not setattr, with which Keras would track it
         yield
     finally:
-        for each in patched:
+        for each, _ in patches.values():
             vars(each).pop(_SAVE, None)
 
 
-def _layers_in(layer: Any) -> List[Any]:
-    return list(layer._flatten_layers()) if hasattr(layer, "_flatten_layers") else [layer]
+def _saver(layer: Any, indices: Dict[int, int]) -> Callable[[Any], None]:
+    # trainable variables come first, in Keras 3 and in Keras 2
+    lists = (f"_{kind}_{name}" for kind in ("trainable", "non_trainable") for name in ("variables", "weights"))
+    own = [variable for name in lists for variable in vars(layer).get(name, ())]
 
+    def save(store: Any) -> None:
+        for number, variable in enumerate(own):
+            if id(variable) in indices:
+                store[str(number)] = np.int64(indices[id(variable)])
 
-def _inner(optimizer: Any) -> List[Any]:
-    inner = getattr(optimizer, "inner_optimizer", None)
-    return [] if inner is None else [inner]
+    return save

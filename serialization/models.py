@@ -14,7 +14,7 @@ from ._atomic import replacing
 from ._keras_introspection import installed_keras
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
-from ._object_paths import has_layer_names, keras_paths
+from ._object_paths import checkpoint_paths, has_layer_names, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner
 from .keras._model_config import rules_of_installed_keras, translate_compile_config
@@ -60,8 +60,9 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
         state.model_variables = shapes_by_owner(model.weights)
         state.model_names = nested_names(model)
-        if path.endswith(".keras") and not has_layer_names(model):
-            state.model_paths = keras_paths(model)
+        if not has_layer_names(model):
+            state.model_attributes = checkpoint_paths(model)
+            state.model_paths = keras_paths(model) if path.endswith(".keras") else {}
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)

@@ -18,9 +18,9 @@ from ..registry.errors import (
 )
 from . import formats
 from ._file_resources import keep_files_open
-from ._keras_introspection import all_layers
+from ._keras_introspection import all_layers, numbers_chosen_names
 from ._matching import Matching, match_owners, pair_variables
-from ._object_paths import object_paths
+from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of
 from .formats import ModelInCode
@@ -133,6 +133,9 @@ class _Live:
         _name_variables(state)
         if not state.variables:
             return self._match_trained(state)._replace(missing=[], unused=[])
+        paths, kind = state.paths, state.path_kind
+        if state.variables.keys() == state.model_variables.keys() == state.model_attributes.keys():
+            paths, kind = state.model_attributes, CHECKPOINT
         return match_owners(
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
@@ -140,15 +143,22 @@ class _Live:
             names=self._names,
             file_names=_names_in_file(state),
             classes=self.classes,
-            model_paths=self._paths(state.path_kind) if state.paths else {},
-            file_paths=state.paths,
+            model_paths=self._paths(kind) if paths else {},
+            file_paths=paths,
             mapping=self._resolve(state),
+            has_numbers=numbers_chosen_names(),
         )
 
     def _match_trained(self, state: TrainingState) -> Matching:
         """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
         trained = shapes_by_owner(self._model.trainable_variables)
-        found = match_owners(trained, state.owners, classes=self.classes, is_whole=not self.frozen_layers)
+        found = match_owners(
+            trained,
+            state.owners,
+            classes=self.classes,
+            is_whole=not self.frozen_layers,
+            has_numbers=numbers_chosen_names(),
+        )
         # a second variable of the same name, in another nested model, may be either
         repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
         pairs = {owner: name for owner, name in found.pairs.items() if owner.split("#")[0] not in repeated}
@@ -243,6 +253,7 @@ def _name_variables(state: TrainingState) -> None:
         names=state.model_names,
         model_paths=state.model_paths,
         file_paths=state.paths,
+        has_numbers=numbers_chosen_names(),
     ).pairs
     if len(pairs) == len(recorded) == len(shapes):
         names = {in_file: owner for owner, in_file in pairs.items()}

@@ -101,6 +101,7 @@ class TrainingState:
     model_variables: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes
     model_names: Dict[str, str] = dataclasses.field(default_factory=dict)  # whole names of those in nested models
     model_paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # where they are, if the file names no layers
+    model_attributes: Dict[str, str] = dataclasses.field(default_factory=dict)  # and what leads to them in the program
     owners: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes of trained variables
     slots: Dict[str, Dict[str, Value]] = dataclasses.field(default_factory=dict)  # by owner and slot
     scalars: Dict[str, Value] = dataclasses.field(default_factory=dict)  # other optimizer variables, by name
@@ -206,6 +207,7 @@ def record_of(state: TrainingState) -> Dict[str, Any]:
         **({"variables": _shapes(state.model_variables)} if state.model_variables else {}),
         **({"names": state.model_names} if state.model_names else {}),
         **({"paths": state.model_paths} if state.model_paths else {}),
+        **({"attributes": state.model_attributes} if state.model_attributes else {}),
         **({LISTED: [list(each) for each in state.listed]} if state.listed else {}),
         **({} if state.probe is None else {PROBE: state.probe}),
     }
@@ -245,6 +247,7 @@ def take_record(state: TrainingState, record: Any) -> None:
     state.model_variables = {owner: tuple(shape) for owner, shape in (record.get("variables") or {}).items()}
     state.model_names = dict(record.get("names") or {})
     state.model_paths = dict(record.get("paths") or {})
+    state.model_attributes = dict(record.get("attributes") or {})
     state.listed = [tuple(each) for each in record.get(LISTED) or ()]
     state.probe = record.get(PROBE)
 
@@ -472,6 +475,7 @@ _FIELDS: Dict[str, Tuple[str, Callable[[Any], bool]]] = {
     "variables": ("a mapping of shapes", _are_shapes),
     "names": ("a mapping of strings", _are_texts),
     "paths": ("a mapping of strings", _are_texts),
+    "attributes": ("a mapping of strings", _are_texts),
     SCALARS: ("a mapping", _is_mapping),
     LISTED: ("a list of what each variable is", _are_meanings),
 }

@@ -16,6 +16,7 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry.errors import Problem, StateMismatchError, UnsupportedOperationError
+from ...serialization._keras_introspection import numbers_chosen_names
 from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
@@ -67,7 +68,7 @@ def _fill(optimizer: Any, variables: Sequence[Any]) -> None:
     if pending is None:
         return
     shapes = {owner: tuple(variable.shape) for owner, variable in zip(owners_of(variables), variables)}
-    matching = match_owners(shapes, pending.owners, is_whole=None)
+    matching = match_owners(shapes, pending.owners, is_whole=None, has_numbers=numbers_chosen_names())
     if pending.owners and not matching.pairs:
         problems = [Problem((owner,), "the copied optimizer has no such variable", "missing") for owner in shapes]
         raise StateMismatchError(problems)

@@ -10,6 +10,7 @@ import tensorflow as tf
 
 from ...registry._compat import metadata
 from ...registry.errors import ArgumentError, Problem, StateMismatchError
+from ...serialization._keras_introspection import numbers_chosen_names
 from ...serialization._keras_saving import KEY
 from ...serialization._matching import match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
@@ -276,7 +277,7 @@ def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optiona
         raise ArgumentError(
             "the optimizer does not know its variables yet: call load_state_dict(state, model.trainable_variables)"
         )
-    matching = match_owners(shapes_by_owner(variables), state.owners, is_whole=None)
+    matching = match_owners(shapes_by_owner(variables), state.owners, is_whole=None, has_numbers=numbers_chosen_names())
     problems = [Problem((owner,), "the state has no such variable", "missing") for owner in matching.missing]
     problems += [Problem((owner,), "the optimizer has no such variable", "unused") for owner in matching.unused]
     if problems:

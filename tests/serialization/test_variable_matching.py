@@ -178,11 +178,12 @@ def test_numbers_that_tensorflow_adds_to_chosen_names_do_not_count():
     model = {"enc_4/kernel": (4, 4), "dec_4/kernel": (4, 4)}
     file = {"dec_1/kernel": (4, 4), "enc_1/kernel": (4, 4)}
     expected = {"enc_4/kernel": "enc_1/kernel", "dec_4/kernel": "dec_1/kernel"}
-    assert match_owners(model, file).pairs == expected
-    assert match_owners(model, file, is_whole=None).pairs == expected
+    assert match_owners(model, file, has_numbers=True).pairs == expected
+    assert match_owners(model, file, is_whole=None, has_numbers=True).pairs == expected
+    assert match_owners(model, file).pairs == {}
     model = {"block_2/kernel": (4, 4), "block_3/kernel": (4, 4)}
     file = {"block_1/kernel": (4, 4), "block_2/kernel": (4, 4)}
-    assert match_owners(model, file).pairs == {"block_2/kernel": "block_2/kernel"}
+    assert match_owners(model, file, has_numbers=True).pairs == {"block_2/kernel": "block_2/kernel"}
 
 
 def test_the_depthwise_kernel_has_another_name_in_keras_3():
