@@ -8,6 +8,7 @@ else is left undecided: the slots are then missing, and a note says why.
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ..registry.errors import ArgumentError
+from ._keras_introspection import all_layers
 from ._optimizer_weight_lists import decode_weights
 from ._variables import by_owner
 from .keras._optimizer_config import inner_class, inner_config
@@ -144,9 +145,8 @@ def _possible(state: TrainingState, model: Any, pairs: Mapping[str, str]) -> Dic
 
 def _can_be_trained(model: Any) -> Set[int]:
     """Return the ids of the variables that are trained unless a layer is frozen."""
-    layers = [model, *(model._flatten_layers() if hasattr(model, "_flatten_layers") else model.submodules)]
     lists = ("_trainable_weights", "_trainable_variables")  # of Keras 2 and of Keras 3, whether frozen or not
-    found = {id(each) for layer in layers for name in lists for each in vars(layer).get(name) or ()}
+    found = {id(each) for layer in all_layers(model) for name in lists for each in vars(layer).get(name) or ()}
     return found | {id(each) for each in model.trainable_variables}
 
 

@@ -140,7 +140,7 @@ class _Live:
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
             state.is_ordered,
-            names=self._names,
+            names={owner: name for owner, name in self._names.items() if not _is_there(owner, name, state)},
             file_names=_names_in_file(state),
             classes=self.classes,
             model_paths=self._paths(kind) if paths else {},
@@ -219,6 +219,11 @@ def nested_names(model: Any) -> Dict[str, str]:
             if id(variable) in owners and whole != owners[id(variable)]:
                 found[owners[id(variable)]] = whole
     return found
+
+
+def _is_there(owner: str, name: str, state: TrainingState) -> bool:
+    """Return whether a file has a variable under the name with a number that TensorFlow has given it here."""
+    return owner in state.variables and owner.count("/") == name.count("/")
 
 
 def _with_layer(name: str, layer: str, is_model: bool) -> str:

@@ -177,13 +177,19 @@ def decode_policy(config: Mapping[str, Any], keras: Any, custom_objects: Mapping
 
 
 def json_values(value: Any) -> Any:
-    """Return the same nest with values that JSON can hold: Python numbers for NumPy numbers, lists for tuples."""
-    return json.loads(json.dumps(value, default=_python_number))
+    """Return the same nest with values that JSON can hold.
+
+    NumPy numbers become Python numbers, tuples lists, and objects of Keras, such as a schedule inside a schedule, their
+    configurations: TensorFlow 2.0 leaves them as they are.
+    """
+    return json.loads(json.dumps(value, default=_plain_value))
 
 
-def _python_number(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
+    if hasattr(value, "get_config"):
+        return {"class_name": type(value).__name__, "config": value.get_config()}
     raise ArgumentTypeError(f"expected a value that JSON can hold in a configuration, got {shown(value)}")
 
 
