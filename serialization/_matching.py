@@ -45,7 +45,7 @@ Shape = Tuple[int, ...]
 Layer = Tuple[str, ...]  # the parts of a layer's name: ("encoder", "dense_1")
 
 MAPPING, PATH, NAME, ORDER, SHAPE, POSITION = "mapping", "path", "name", "order", "shape", "position"
-_SAME = {
+SAME_NAMES = {
     "depthwise_kernel": "kernel"
 }  # names of a variable in Keras 2 → in Keras 3, where a layer has only one of them
 _AUTOMATIC = "~"  # begins the key of a name that Keras has made up
@@ -356,7 +356,7 @@ def _by_leaf(variables: Sequence[_Variable]) -> Dict[str, List[_Variable]]:
     leaves = {each.leaf for each in variables}
     found: Dict[str, List[_Variable]] = {}
     for each in variables:
-        same = _SAME.get(each.leaf, each.leaf)
+        same = SAME_NAMES.get(each.leaf, each.leaf)
         is_only_one = same not in leaves and "pointwise_kernel" not in leaves
         found.setdefault(same if is_only_one else each.leaf, []).append(each)
     return found

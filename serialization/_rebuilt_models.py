@@ -12,6 +12,7 @@ import json
 
 from ..registry.errors import TranslationError, UnreadableFileError
 from ._keras_introspection import installed_keras, version_of
+from ._matching import SAME_NAMES
 from ._variables import assign_all, by_owner, owners_of
 from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
@@ -19,7 +20,6 @@ from .training_state import TrainingState, rename_owners
 
 # layers of Keras 2 that some versions do not find by themselves when they load a model
 _FORGOTTEN = ("AdditiveAttention", "Attention", "SpectralNormalization")
-_SAME_NAMES = {"depthwise_kernel": "kernel"}  # in Keras 2 → in Keras 3
 
 
 class RebuiltModel(NamedTuple):
@@ -213,7 +213,7 @@ def _without_copies(owners: Sequence[str], state: TrainingState) -> List[str]:
 
 def _last_name(owner: str) -> str:
     name = owner.split("#")[0].split("/")[-1]
-    return _SAME_NAMES.get(name, name)
+    return SAME_NAMES.get(name, name)
 
 
 def _by_layer_in_config(state: TrainingState) -> Iterator[Tuple[str, List[str]]]:
