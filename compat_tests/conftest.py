@@ -2,6 +2,7 @@
 
 import gc
 import importlib.util
+import os
 import warnings
 
 import pytest
@@ -17,6 +18,10 @@ IGNORED_WARNINGS = [
 
 # py311-originals has PyTorch and no TensorFlow, the other environments the reverse
 collect_ignore = [] if importlib.util.find_spec("torch") else ["originals"]
+
+# the pages of the documentation run on the last of the old TensorFlows and on the newest
+if not os.environ.get("SCALEKEEPER_ENVIRONMENT", "").startswith(("py38-tf23", "py313-tf221-keras3")):
+    collect_ignore.append("docs/test_pages.py")
 
 if importlib.util.find_spec("tensorflow"):
     with warnings.catch_warnings():

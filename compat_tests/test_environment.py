@@ -6,17 +6,9 @@ import sys
 import pytest
 import tensorflow as tf
 
-# the part of the environment's name that says which TensorFlow → its version, and the version of its Keras
-VERSIONS = {
-    "tf20": ("2.0.4", "2.2.4-tf"),
-    "tf21": ("2.1.4", "2.3.0-tf"),
-    "tf22": ("2.2.3", "2.3.0-tf"),
-    "tf23": ("2.3.4", "2.4.0"),
-    "tf210": ("2.10.1", "2.10."),
-    "tf215": ("2.15.1", "2.15."),
-    "tf221-tfkeras": ("2.21.0", "2.21."),
-    "tf221-keras3": ("2.21.0", "3."),
-}
+from scalekeeper_test_support.tensorflow_versions import environment
+
+pytestmark = pytest.mark.each_environment
 
 
 @pytest.fixture
@@ -32,20 +24,20 @@ def test_the_python_is_the_one_in_the_name(name):
 
 def test_the_tensorflow_is_the_one_in_the_name(name):
     """py37-tf20 runs on TensorFlow 2.0.4."""
-    assert tf.__version__ == VERSIONS[name.partition("-")[2]][0]
+    assert tf.__version__ == environment(name).tensorflow
 
 
 def test_the_keras_is_the_one_in_the_name(name):
     """py313-tf221-tfkeras runs on tf_keras 2.21, py313-tf221-keras3 on Keras 3."""
     package = sys.modules[tf.keras.Model.__module__.split(".")[0]]
     version = getattr(tf.keras, "__version__", package.__version__)
-    assert version.startswith(VERSIONS[name.partition("-")[2]][1])
+    assert version.startswith(environment(name).keras)
 
 
 def test_the_default_target_is_the_installed_tensorflow(name):
     """A document is checked against the TensorFlow that will run it."""
     from scalekeeper.registry import target
 
-    expected = {"tf221-tfkeras": "2.21-tf_keras", "tf221-keras3": "2.21-keras3"}
     short = ".".join(tf.__version__.split(".")[:2])
-    assert target().name == expected.get(name.partition("-")[2], short)
+    endings = {"tfkeras": "-tf_keras", "keras3": "-keras3"}
+    assert target().name == short + "".join(ending for factor, ending in endings.items() if factor in name)

@@ -12,6 +12,8 @@ from scalekeeper.serialization._keras_introspection import installed_keras, keep
 from scalekeeper_test_support import pseudo_terminal
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 
+pytestmark = pytest.mark.slow
+
 STEPS = 60  # the scale of the document below has met float16's limit several times by then, before and after the save
 DOCUMENT = """
 optimizer: {name: sgd, learning_rate: 0.01, momentum: 0.9}

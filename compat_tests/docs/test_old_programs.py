@@ -2,7 +2,11 @@
 
 import os
 
+import pytest
+
 from scalekeeper_test_support import page_programs, script_runner
+
+pytestmark = pytest.mark.each_environment
 
 # (page, expression) → the TensorFlows on which it is true, by the names of tox's environments
 RUNS_ON = {

@@ -10,6 +10,8 @@ from scalekeeper_test_support.installed_keras import IS_KERAS_3
 from scalekeeper_test_support.page_blocks import all_pages, skips
 from scalekeeper_test_support.repository import ROOT, repository_path
 
+pytestmark = pytest.mark.slow("py38-tf23", "py313-tf221-keras3", is_divided=True)
+
 INSTALLED = "Keras 3" if IS_KERAS_3 else "2.3"
 # (page, condition) → where blocks are skipped, which is one of the two and never both; a new one needs a reason
 SKIPPED = {

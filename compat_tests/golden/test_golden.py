@@ -16,6 +16,8 @@ import pytest
 from scalekeeper_test_support.golden import archives, gaps, matrix, results, scenario
 from scalekeeper_test_support.repository import load_script
 
+pytestmark = pytest.mark.each_environment
+
 # each version has much to say of the files of another
 
 consume = load_script("compat_tests/golden/consume.py")

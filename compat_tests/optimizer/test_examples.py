@@ -7,6 +7,8 @@ import pytest
 
 from scalekeeper_test_support import script_runner
 
+pytestmark = pytest.mark.slow
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 

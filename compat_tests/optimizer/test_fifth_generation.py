@@ -18,6 +18,7 @@ from scalekeeper.registry.errors import NameTakenError
 from scalekeeper.serialization.keras.profile import profiles, register_profile, unregister_profile
 
 pytestmark = [
+    pytest.mark.slow,
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of NumPy, about Keras 3's own variables
     pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file"),
 ]

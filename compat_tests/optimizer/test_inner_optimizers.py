@@ -292,6 +292,7 @@ def test_growth_after_a_restored_counter():
     assert scales == [8.0, 32.0]
 
 
+@pytest.mark.slow("py313-tf221-keras3")
 @only_keras_3
 def test_another_backend():
     """An error at construction, which says what to set."""

@@ -117,6 +117,7 @@ def test_another_state_takes_the_place_of_what_was_kept(optimizer, variable):
     assert twin.get_slot(variable, "momentum").numpy().tolist() == [4.0, 4.0]
 
 
+@pytest.mark.slow
 def test_a_copy_reaches_another_process(optimizer, variable, tmp_path):
     """Unpickled where nothing of ours was imported, it goes on."""
     step(optimizer, 1.0, variable)

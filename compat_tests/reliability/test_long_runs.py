@@ -7,6 +7,8 @@ import pytest
 
 from scalekeeper_test_support import script_runner
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "long_runs.py")
 STEPS = 3000
 # Between two readings. A leak shows in all of them, what is allocated once in a few: so the least counts.

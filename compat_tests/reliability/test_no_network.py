@@ -3,8 +3,12 @@
 import json
 import os
 
+import pytest
+
 from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES
+
+pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 

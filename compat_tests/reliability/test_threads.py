@@ -16,6 +16,8 @@ from scalekeeper.optimizer._keras import keras_dispatch
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 from scalekeeper_test_support.repository import load_script
 
+pytestmark = pytest.mark.slow
+
 threads = load_script("compat_tests/reliability/threads.py")
 
 

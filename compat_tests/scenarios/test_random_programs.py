@@ -4,11 +4,14 @@ import os
 import tempfile
 
 import hypothesis
+import pytest
 import tensorflow as tf
 from hypothesis import strategies as st
 
 from scalekeeper_test_support import program_scenarios as scenarios
 from scalekeeper_test_support.random_architectures import has_one_order, is_decidable, two_programs
+
+pytestmark = pytest.mark.slow
 
 
 class Conv2d(tf.keras.layers.Dense):

@@ -6,10 +6,13 @@ import subprocess
 import sys
 import time
 
+import pytest
 import tensorflow as tf
 
 import scalekeeper
 from scalekeeper_test_support.installed_keras import IS_KERAS_3
+
+pytestmark = pytest.mark.slow
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 KILLS = int(os.environ.get("SCALEKEEPER_KILLS", "1"))

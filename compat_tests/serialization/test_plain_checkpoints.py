@@ -15,6 +15,8 @@ from scalekeeper.serialization.formats import checkpoint
 from scalekeeper_test_support.golden import archives, matrix, scenario
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, InexpressibleError, inner_of, number, upstream
 
+pytestmark = pytest.mark.each_environment
+
 KINDS = {
     "legacy": ("tf20", "tf21", "tf22", "tf23", "tf24e", "tf24", "tf210", "tf215L", "tfkL"),
     "new": ("tf210x", "tf215", "tfk"),

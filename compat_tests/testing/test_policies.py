@@ -29,6 +29,7 @@ CONTRACT = loss_scale_checks(*POLICIES)
 TOGETHER = CONTRACT.args[1][0].subject.companions
 
 
+@pytest.mark.slow(is_divided=True)
 @CONTRACT
 def test_contract(check):
     """One check of one policy of ours."""

@@ -1,11 +1,11 @@
 """The README's commands are the ones that are really run, and its table of versions is what tox has."""
 
-import configparser
 import os
 import re
 
-from scalekeeper_test_support.page_commands import spelled_out
+from scalekeeper_test_support.page_commands import env_list, spelled_out, tox_ini
 from scalekeeper_test_support.repository import ROOT
+from scalekeeper_test_support.tensorflow_versions import FAST_NAMES, INSTALLS, LAST, VARIANTS, environment
 
 
 def read(name):
@@ -34,27 +34,17 @@ def test_the_table_of_versions_is_what_tox_runs():
     """A TensorFlow and a Python for each environment of the matrix, in its order."""
     table = re.search("<!-- versions -->\n(.*?)<!-- end -->", read("README.md"), re.DOTALL).group(1)
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    ini = configparser.RawConfigParser()
-    ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
-    names = [name for name in ini["tox"]["env_list"].split() if re.fullmatch(r"py\d+-tf\d+(-\w+)?", name)]
-    pins = dict(re.findall(r"^(tf\d+): tensorflow(?:-cpu)?==(\S+)$", ini["testenv"]["deps"], re.MULTILINE))
     assert [(row[0], "py" + row[1].replace(".", "")) for row in rows] == [
-        (pins[name.split("-")[1]], name.split("-")[0]) for name in names
+        (environment(name).tensorflow, name.split("-")[0]) for name in FAST_NAMES
     ]
-    assert [row[2].startswith(("tf_keras", "Keras 3")) for row in rows] == ["tf221" in name for name in names]
+    assert [row[2].startswith(("tf_keras", "Keras 3")) for row in rows] == ["tf221" in name for name in FAST_NAMES]
 
 
 def test_every_environment_has_commands():
     """What is in the list and has none would be shown as green without having done anything."""
-    ini = configparser.RawConfigParser()
-    ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
-    sections = {name for section in ini.sections() for name in spelled_out(section.partition("testenv:")[2]) if name}
-    factors = set(re.findall(r"[\w]+(?=[,:])", "".join(spelled_commands(ini["testenv"]["commands"]))))
-    for name in (each for line in ini["tox"]["env_list"].split("\n") for each in spelled_out(line) if each):
-        assert name in sections or factors & set(name.split("-")), name
-
-
-def spelled_commands(text):
-    """The factors before each command, with a colon after the last."""
-    heads = [line.partition(": ")[0] for line in text.strip().splitlines() if not line.startswith(";")]
-    return [f"{factor}," for head in heads for factor in spelled_out(head)]
+    ini = tox_ini()
+    sections = {name: section for section in ini.sections() for name in spelled_out(section.partition("testenv:")[2])}
+    for name in [*env_list(), *INSTALLS, LAST]:
+        assert ini[sections.get(name, "testenv")].get("commands", "").strip(), name
+    for variant in VARIANTS:
+        assert ini["-".join(["tensorflow", variant]).rstrip("-")]["commands"].strip(), variant

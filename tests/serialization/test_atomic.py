@@ -52,6 +52,7 @@ def written(path):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["file", "folder"])
 def test_a_kill_at_any_moment_leaves_one_whole_version(kind, tmp_path):
     """After each of many kills the target holds all of one version: as many numbers as were written, all equal."""

@@ -1,12 +1,13 @@
 """Each dependency has a lowest and a newest version, and the matrix runs the tests with both."""
 
 import os
-import re
 
 import pytest
 
 from scalekeeper_test_support.dependencies import bound, declared, installed, lowest, unmet
+from scalekeeper_test_support.page_commands import env_list
 from scalekeeper_test_support.repository import ROOT
+from scalekeeper_test_support.tensorflow_versions import TENSORFLOWS
 
 ENVIRONMENT = os.environ.get("SCALEKEEPER_ENVIRONMENT", "")
 NAMES = sorted(declared())
@@ -42,10 +43,9 @@ def test_both_ends_are_in_the_matrix():
     """The environment of the lowest versions and that of the newest, and the first and the last TensorFlow."""
     with open(os.path.join(ROOT, "tox.ini"), encoding="utf-8") as stream:
         text = stream.read()
-    environments = text.partition("env_list =")[2].partition("\n\n")[0].split()
-    assert {"py37-lowest", "py313-core"} <= set(environments)
+    assert {"py37-lowest", "py313-core"} <= set(env_list())
     assert "lowest: -r tests/supply/lowest.txt" in text
-    series = [tuple(map(int, found)) for found in re.findall(r"tensorflow(?:-cpu)?==(\d+)\.(\d+)", text)]
+    series = [tuple(map(int, version.split(".")[:2])) for version in TENSORFLOWS]
     requirement = declared()[OF_THE_MATRIX]
     assert min(series) == bound(requirement, ">=").release
     major, minor = bound(requirement, "<").release

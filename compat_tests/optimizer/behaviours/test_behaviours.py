@@ -6,6 +6,8 @@ import pytest
 
 from scalekeeper_test_support.repository import load_script
 
+pytestmark = pytest.mark.each_environment
+
 MEASURE = load_script("compat_tests/optimizer/behaviours/measure.py")
 RENDER = load_script("compat_tests/optimizer/behaviours/render.py")
 with open(RENDER.EXPECTED, encoding="utf-8") as stream:

@@ -4,6 +4,8 @@ import pytest
 
 from scalekeeper_test_support import replica_comparisons, strategy_scenarios
 
+pytestmark = pytest.mark.slow
+
 STEPS = 30
 PATIENCE = 2  # seconds that the others get to end by themselves
 

@@ -8,6 +8,8 @@ import scalekeeper
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support import installed_keras
 
+pytestmark = pytest.mark.slow
+
 INNER_OPTIMIZERS = {
     "SGD": lambda: tf.keras.optimizers.SGD(0.1, momentum=0.9),
     "Adam": lambda: tf.keras.optimizers.Adam(0.1),

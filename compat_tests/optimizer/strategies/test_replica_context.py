@@ -12,6 +12,7 @@ import tensorflow as tf
 from scalekeeper_test_support import installed_keras
 
 pytestmark = [
+    pytest.mark.slow("py310-tf210", "py311-tf215", "py313-tf221-tfkeras"),
     pytest.mark.skipif(
         not hasattr(tf.distribute.get_strategy().extended, "_use_merge_call"),
         reason="up to 2.4 no strategy does without merge_call",

@@ -4,6 +4,8 @@ import pytest
 
 from scalekeeper_test_support import installed_keras
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = ["in_another", "inner_in_another", "policy_in_another"]
 
 

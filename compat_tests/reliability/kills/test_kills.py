@@ -3,7 +3,11 @@
 import json
 import pathlib
 
+import pytest
+
 from scalekeeper_test_support import script_runner
+
+pytestmark = pytest.mark.slow
 
 SCRIPT = pathlib.Path(__file__).parent / "kills.py"
 KILLS, STEPS = 3, 18

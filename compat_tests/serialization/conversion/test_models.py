@@ -85,6 +85,7 @@ def read(tmp_path_factory):
     return {os.path.basename(path): (expected[path], found[path]) for path in expected}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("make", [dense, recurrent, images], ids=lambda make: make.__name__)
 def test_plain_keras_reads_it(make, suffix, read):

@@ -12,6 +12,8 @@ from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.golden import matrix, scenario
 from scalekeeper_test_support.repository import load_script, repository_path
 
+pytestmark = pytest.mark.slow
+
 SCRIPT = "compat_tests/golden/converted.py"
 converted = load_script(SCRIPT)
 TARGET = next(

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 import sys
 
+from scalekeeper_test_support import tensorflow_versions
 from scalekeeper_test_support.page_blocks import BlockError
 from scalekeeper_test_support.repository import ROOT
 
@@ -149,20 +150,33 @@ def parsed_toml(text):
 
 
 def check_tox(words):
-    """Check that the environments are in tox.ini."""
+    """Check that tox has the environments and the labels."""
+    for place, word in enumerate(words):
+        if word == "-m" and words[place + 1] not in tensorflow_versions.labels(()):
+            raise BlockError(f"tox has no label {words[place + 1]}")
     names = [words[place + 1] for place, word in enumerate(words) if word == "-e"]
     for name in ",".join(names).split(",") if names else ():
         if name not in environments():
-            raise BlockError(f"tox.ini has no environment {name}")
+            raise BlockError(f"tox has no environment {name}")
 
 
 def environments():
-    """Return the names of all environments of tox.ini, including those run by hand."""
+    """Return the names of all environments of tox, including those run by hand."""
+    sections = [section.partition(":")[2] for section in tox_ini().sections() if section.startswith("testenv:")]
+    written = {name for pattern in sections for name in spelled_out(pattern)}
+    return written.union(env_list(), tensorflow_versions.all_names())
+
+
+def env_list():
+    """Return the environments that tox.ini lists; those with a TensorFlow are in ``tensorflow_versions``."""
+    return [name for line in tox_ini()["tox"]["env_list"].strip().split("\n") for name in spelled_out(line)]
+
+
+def tox_ini():
+    """Return the sections of tox.ini."""
     ini = configparser.RawConfigParser()
     ini.read(os.path.join(ROOT, "tox.ini"), encoding="utf-8")
-    patterns = ini["tox"]["env_list"].split("\n")
-    patterns += [section.partition(":")[2] for section in ini.sections() if section.startswith("testenv:")]
-    return {name for pattern in patterns for name in spelled_out(pattern.strip())}
+    return ini
 
 
 def spelled_out(pattern):

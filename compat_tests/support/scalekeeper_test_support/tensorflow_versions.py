@@ -1,0 +1,187 @@
+"""The list of TensorFlow versions that scalekeeper is tested on, and the tox environments made from it.
+
+``toxfile.py`` creates the environments, and ``compat_tests/test_environment.py`` checks that each runs on the
+TensorFlow in its name. A new TensorFlow is one row here. This module imports nothing but the standard library, because
+tox loads it from the checkout.
+"""
+
+from typing import Dict, List, NamedTuple, Sequence, Tuple
+
+# TensorFlow → the Python that its environment uses
+TENSORFLOWS = {
+    "2.0.4": "3.7",
+    "2.1.4": "3.7",
+    "2.2.3": "3.8",
+    "2.3.4": "3.8",
+    "2.4.4": "3.8",
+    "2.5.3": "3.9",
+    "2.6.5": "3.9",
+    "2.7.4": "3.9",
+    "2.8.4": "3.10",
+    "2.9.3": "3.10",
+    "2.10.1": "3.10",
+    "2.11.1": "3.10",
+    "2.12.1": "3.11",
+    "2.13.1": "3.11",
+    "2.14.1": "3.11",
+    "2.15.1": "3.11",
+    "2.16.2": "3.12",
+    "2.17.1": "3.12",
+    "2.18.1": "3.12",
+    "2.19.1": "3.12",
+    "2.20.0": "3.13",
+    "2.21.0": "3.13",
+}
+# TensorFlow → what its own tf.keras.__version__ begins with; 2.16 and later use the installed Keras 3 or tf_keras
+KERAS_OF_TENSORFLOW = {
+    "2.0.4": "2.2.4-tf",
+    "2.1.4": "2.3.0-tf",
+    "2.2.3": "2.3.0-tf",
+    "2.3.4": "2.4.0",
+    "2.4.4": "2.4.0",
+    "2.5.3": "2.5.0",
+}
+# the newest release of each minor version of Keras 3 → the first and the last TensorFlow that accept it
+KERAS_3 = {
+    "3.0.5": ("2.16.2",),
+    "3.1.1": ("2.16.2",),
+    "3.2.1": ("2.16.2", "2.17.1"),
+    "3.3.3": ("2.16.2", "2.17.1"),
+    "3.4.1": ("2.16.2", "2.17.1"),
+    "3.5.0": ("2.16.2", "2.19.1"),
+    "3.6.0": ("2.16.2", "2.19.1"),
+    "3.7.0": ("2.16.2", "2.19.1"),
+    "3.8.0": ("2.16.2", "2.19.1"),
+    "3.9.2": ("2.16.2", "2.19.1"),
+    "3.10.0": ("2.16.2", "2.21.0"),
+    "3.11.3": ("2.16.2", "2.21.0"),
+    "3.12.4": ("2.16.2", "2.21.0"),
+    "3.13.2": ("2.16.2", "2.21.0"),
+    "3.14.2": ("2.16.2", "2.21.0"),
+    "3.15.1": ("2.16.2", "2.21.0"),
+}
+NEWEST_KERAS_3 = "3.15.1"
+# beside the newest TensorFlow only: a second backend, which scalekeeper must refuse, and a package for TensorBoard
+WITH_NEWEST = ("jax", "tensorboard")
+# The environments of the fast run, by Keras generation. The environments of a generation share its tests.
+FAST = (
+    ("py37-tf20", "py37-tf21", "py38-tf22", "py38-tf23"),
+    ("py310-tf210",),
+    ("py311-tf215", "py313-tf221-tfkeras"),
+    ("py313-tf221-keras3",),
+)
+
+# What an environment runs, as the end of its name: nothing is the fast run. tox.ini has a section for each.
+VARIANTS = ("", "every", "long", "compat", "converted", "reliability")
+
+
+class Environment(NamedTuple):
+    """One tox environment with a TensorFlow.
+
+    >>> environment("py38-tf24").requirements
+    ('tensorflow-cpu==2.4.4', 'numpy<2', 'protobuf<3.21')
+    """
+
+    name: str
+    tensorflow: str
+    keras: str  # what tf.keras.__version__ begins with
+    requirements: Tuple[str, ...]
+
+
+def _series(version: str) -> Tuple[int, int]:
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
+
+
+def _short(version: str) -> str:
+    return "{}{}".format(*_series(version))
+
+
+def _requirements(tensorflow: str) -> Tuple[str, ...]:
+    """Return TensorFlow, and what its own metadata leaves open but its code does not support."""
+    series = _series(tensorflow)
+    package = "tensorflow" if series == (2, 0) else "tensorflow-cpu"  # 2.0 has no CPU package for every Python
+    found = [f"{package}=={tensorflow}"]
+    if series < (2, 12):
+        found.append("numpy<2")
+        found.append("protobuf<3.21")
+    return tuple(found)
+
+
+def _environments() -> List[Environment]:
+    found = []
+    for tensorflow, python in TENSORFLOWS.items():
+        start = f"py{_short(python)}-tf{_short(tensorflow)}"
+        needs = _requirements(tensorflow)
+        if _series(tensorflow) < (2, 16):
+            minor = "{}.{}.".format(*_series(tensorflow))
+            found.append(Environment(start, tensorflow, KERAS_OF_TENSORFLOW.get(tensorflow, minor), needs))
+            continue
+        minor = "{}.{}".format(*_series(tensorflow))
+        found.append(Environment(f"{start}-tfkeras", tensorflow, f"{minor}.", (*needs, f"tf_keras=={minor}.*")))
+        needs = (*needs, f"keras=={NEWEST_KERAS_3}")
+        if tensorflow == max(TENSORFLOWS, key=_series):
+            needs = (*needs, *WITH_NEWEST)
+        found.append(Environment(f"{start}-keras3", tensorflow, "3.", needs))
+    for keras, tensorflows in KERAS_3.items():
+        if keras != NEWEST_KERAS_3:
+            for tensorflow in tensorflows:
+                name = f"py{_short(TENSORFLOWS[tensorflow])}-tf{_short(tensorflow)}-keras{_short(keras)}"
+                needs = (*_requirements(tensorflow), f"keras=={keras}")
+                found.append(Environment(name, tensorflow, keras, needs))
+    return found
+
+
+ENVIRONMENTS = tuple(_environments())
+FAST_NAMES = tuple(each.name for each in ENVIRONMENTS for names in FAST if each.name in names)
+# the fast run's last environment, which compares what the others have recorded
+LAST = "selection"
+# the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
+INSTALLS = tuple(f"py{python}-install" for python in (38, 39, 310, 311, 312))
+
+
+def environment(name: str) -> Environment:
+    """Return the environment with this name; a suffix such as ``-every`` is ignored.
+
+    Raises:
+        KeyError: No environment of the list has this name.
+    """
+    matches = [each for each in ENVIRONMENTS if name == each.name or name.startswith(each.name + "-")]
+    if not matches:
+        raise KeyError(name)
+    return max(matches, key=lambda each: len(each.name))
+
+
+def variant_name(environment: Environment, variant: str) -> str:
+    """Return the name of a variant of an environment: ``py38-tf23-every``."""
+    return f"{environment.name}-{variant}" if variant else environment.name
+
+
+def all_names() -> List[str]:
+    """Return the names of all environments with a TensorFlow, variants included."""
+    return [variant_name(each, variant) for variant in VARIANTS for each in ENVIRONMENTS]
+
+
+def fast_run(first: Sequence[str]) -> List[str]:
+    """Return what ``python -m tox`` runs; ``first`` is the env_list of tox.ini."""
+    return [*first, *FAST_NAMES, LAST]
+
+
+def labels(first: Sequence[str]) -> Dict[str, List[str]]:
+    """Return the labels of tox: ``every`` for all tests, ``versions`` for the fast run on every TensorFlow."""
+    every = [variant_name(each, "every") for each in ENVIRONMENTS]
+    return {"every": [*first, *INSTALLS, *every], "versions": [each.name for each in ENVIRONMENTS]}
+
+
+def generation_of(name: str) -> Sequence[str]:
+    """Return the environments that share the tests of the fast run with this one; a lone one runs all of them.
+
+    >>> generation_of("py311-tf215")
+    ('py311-tf215', 'py313-tf221-tfkeras')
+    >>> generation_of("py38-tf24")
+    ('py38-tf24',)
+    """
+    for names in FAST:
+        if name in names:
+            return names
+    return (name,)
