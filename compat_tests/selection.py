@@ -36,7 +36,7 @@ def uncovered(records):
             outcome = record["results"].get(node, ("not run",))[0]
             for name, value in targets:
                 key = (function, name, value)
-                if all(environment in records for environment in shared_by):
+                if shared_by and all(environment in records for environment in shared_by):
                     wanted.add((tuple(shared_by), key))
                 results.setdefault(key, set()).add(outcome)
                 results.setdefault((tuple(shared_by), key), set()).add(outcome)

@@ -119,6 +119,7 @@ def test_the_picture_is_one(shown):
     assert len(os.listdir(folder / "compared")) == 1 + len(FORMATS)
 
 
+@pytest.mark.long
 def test_what_differs_is_said_in_a_pipe(tmp_path):
     """A policy that keeps a part of its state to itself: exit code 1, in plain lines; files of the user do no harm."""
     (tmp_path / "mine.py").write_text(FORGETFUL)

@@ -23,7 +23,13 @@ SKIPPED = {
 }
 
 
-@pytest.mark.parametrize("page", all_pages())
+# the README runs the demo too
+LONG = ["docs/demo.md"]
+
+
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, marks=pytest.mark.long) if page in LONG else page for page in all_pages()]
+)
 def test_page(page):
     """Its blocks do what they show; those that can't on this TensorFlow are the ones listed above."""
     printed = script_runner.run(repository_path("compat_tests", "docs", "run_page.py"), os.path.join(ROOT, page))

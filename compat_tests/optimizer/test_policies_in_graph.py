@@ -12,6 +12,8 @@ from scalekeeper.lossscales._numpy_state import OPS
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper.registry import loss_scales
 
+pytestmark = pytest.mark.slow(is_divided=True)
+
 STEPS = 300
 # so that in so few steps all that can happen does
 SHORT = {

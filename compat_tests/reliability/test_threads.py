@@ -111,6 +111,7 @@ def test_what_is_registered_with_keras_meanwhile_stays():
             known.pop(name, None)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(
     not hasattr(lazy_loader, "KerasLazyLoader"), reason="TensorFlow looks for Keras when it is imported"
 )

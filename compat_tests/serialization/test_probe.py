@@ -14,6 +14,8 @@ import scalekeeper
 from scalekeeper.serialization import formats, probe
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES
 
+pytestmark = pytest.mark.slow(is_divided=True)
+
 layers = tf.keras.layers
 SUFFIXES = [".h5", *(each for each in MODEL_SUFFIXES if each != ".h5")]
 

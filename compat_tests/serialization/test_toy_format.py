@@ -115,7 +115,7 @@ def test_the_checks_of_policies(toy):
     assert outcome.status == "passed", error
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_demo(tmp_path):
     """The demo saves a run as a toy, and a new process that knows the format continues it to the bit."""
     pytest.importorskip("matplotlib")

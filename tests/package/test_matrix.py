@@ -113,6 +113,13 @@ def test_other_environments_run_nothing_of_it(tests):
     assert fast_selection(tests, "py39-tf27") == set()
 
 
+def test_long_tests_are_left_to_the_long_run():
+    """No environment of the fast run has them, and the check does not miss them."""
+    test = CollectedTest("t", "t", {}, ())
+    assert [fast_selection([test], name) for name in FAST_NAMES] == [set()] * len(FAST_NAMES)
+    assert selection.uncovered({FAST_NAMES[0]: {"collected": {"t": ["t", [["", ""]], []]}, "results": {}}}) == []
+
+
 # The check after a fast run
 
 

@@ -85,7 +85,7 @@ def read(tmp_path_factory):
     return {os.path.basename(path): (expected[path], found[path]) for path in expected}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("make", [dense, recurrent, images], ids=lambda make: make.__name__)
 def test_plain_keras_reads_it(make, suffix, read):
@@ -125,6 +125,7 @@ def test_a_layer_of_ones_own(tmp_path):
     assert int(again.optimizer.iterations) == 1
 
 
+@pytest.mark.slow(is_divided=True)
 def test_a_long_configuration(tmp_path):
     """More than an attribute of an H5 file has room for in one piece."""
     inputs = hidden = tf.keras.Input(shape=(2,))
@@ -154,6 +155,7 @@ def optimizers():
             yield pytest.param(module, name, arguments, id=f"{kind} {name} {arguments or ''}".strip())
 
 
+@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize(("module", "name", "arguments"), list(optimizers()))
 def test_the_order_of_slots_is_the_optimizers_own(module, name, arguments):
     """As its list of variables has them."""

@@ -12,7 +12,7 @@ from scalekeeper_test_support import script_runner
 from scalekeeper_test_support.golden import matrix, scenario
 from scalekeeper_test_support.repository import load_script, repository_path
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 SCRIPT = "compat_tests/golden/converted.py"
 converted = load_script(SCRIPT)

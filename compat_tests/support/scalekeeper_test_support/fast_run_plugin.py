@@ -29,6 +29,8 @@ def described(item, environment):
     values = item.callspec._idlist if hasattr(item, "callspec") else ()
     parameters = {str(position): value for position, value in enumerate(values)}
     mark = item.get_closest_marker("slow")
+    if item.get_closest_marker("long"):
+        return CollectedTest(item.nodeid, function, parameters, ())
     if item.get_closest_marker("each_environment"):
         return CollectedTest(item.nodeid, function, parameters, (environment,))
     if mark is None or environment not in tensorflow_versions.FAST_NAMES:

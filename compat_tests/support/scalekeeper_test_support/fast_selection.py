@@ -2,9 +2,9 @@
 
 The rule: in the fast environments of one Keras generation together, every test function runs, with every value of each
 of its parameters at least once. Tests with the marker ``slow`` (most of them start processes) run once in all
-generations together, those of one file in the same environment, because they share what a fixture has made. Further
-combinations of values run in the environments ``-every``. The environment ``selection`` checks after a fast run that
-nothing was left out.
+generations together, those of one file in the same environment, because they share what a fixture has made. Tests with
+the marker ``long``, and further combinations of values, are left to the environments ``-every``. The environment
+``selection`` checks after a fast run that nothing else was left out.
 """
 
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -21,6 +21,8 @@ class CollectedTest(NamedTuple):
         parameters: The values of its parameters, by name.
         shared_by: The environments among which the values are divided.
         unit: Tests with the same unit run in the same environment; if empty, each value is assigned by itself.
+
+    Tests that no environment of the fast run has are shared by nobody.
     """
 
     node: str
@@ -35,7 +37,9 @@ class CollectedTest(NamedTuple):
         return set(self.parameters.items()) or {("", "")}
 
     def environment_of(self, target: Tuple[str, str]) -> str:
-        """Return the environment that a value is assigned to."""
+        """Return the environment that a value is assigned to, or an empty string."""
+        if not self.shared_by:
+            return ""
         words = (self.unit,) if self.unit else (self.function, *target)
         return self.shared_by[_number(*words) % len(self.shared_by)]
 
