@@ -2,7 +2,7 @@
 
     python compat_tests/selection.py FOLDER
 
-``FOLDER`` holds one record for each environment that ran (see ``scalekeeper_test_support.fast_run_plugin``). Every
+``FOLDER`` holds one record for each environment that ran (see ``scalekeeper_test_support.matrix_plugin``). Every
 value of every parameter must have passed in one of the environments that share it. If it was skipped there, because
 the installed Keras lacks something, it must have passed in another environment of the fast run. The share of an
 environment without a record is not counted: tox names that environment.

@@ -117,3 +117,9 @@ def test_a_site_that_fetches_from_elsewhere_is_found(tmp_path):
         "bad.html fetches https://example.org/a.js",
         "bad.html refers to lost.html, which is not there",
     ]
+
+
+def test_the_table_of_versions_is_made_from_the_results():
+    """`python compat_tests/versions.py` would not change the page."""
+    made, text = load_script("compat_tests/versions.py"), page("versions.md")
+    assert with_parts(text, made.parts_of_page(made.read_results(), made.read_installs()), "versions.md") == text

@@ -1,0 +1,97 @@
+"""Record what ran on each TensorFlow, and make the table of docs/versions.md from it.
+
+    python compat_tests/versions.py FOLDER …
+
+Each folder holds records of environments: ``.tox/fast_run`` after ``python -m tox -m versions``, ``.tox/every`` after
+``python -m tox -m every``. Rows of environments without a new record stay as they are in ``compat_tests/versions.json``.
+Needs no TensorFlow.
+"""
+
+import json
+import os
+import re
+import sys
+
+from scalekeeper_test_support.generated_pages import rewrite
+from scalekeeper_test_support.repository import repository_path
+from scalekeeper_test_support.tensorflow_versions import ENVIRONMENTS, environment
+
+PAGE = "versions.md"
+RESULTS = repository_path("compat_tests", "versions.json")
+INSTALLS = repository_path("compat_tests", "installs.json")
+# column → what the identifiers of its tests match
+COLUMNS = {
+    "optimizer": r"^compat_tests/(optimizer/test_|testing/|cli/|registry/|test_)",
+    "equal to TensorFlow's class": r"test_(differential|equal_to_tensorflow|behaviours)\.py",
+    "replicas": r"/strategies/|replica",
+    "XLA": r"test_(xla|jit_compile)\.py",
+    "H5": r"(^compat_tests/(golden|scenarios|serialization)|^tests/serialization).*(?<![a-z])h5(?![a-z])",
+    "SavedModel": r"^compat_tests/(golden|scenarios|serialization).*saved_model",
+    "checkpoint": r"^compat_tests/(golden|scenarios|serialization).*(checkpoint|deferred)",
+    ".keras": r"^compat_tests/(golden|scenarios|serialization).*[-.\[]keras(?!3)",
+    "npz": r"^compat_tests/(golden|scenarios|serialization).*npz",
+    "all": "",
+}
+
+
+def summary(record, kind):
+    """Return column → [passed, failed] of one record, with its date and whether it is the fast or the long run."""
+    counts = {column: [0, 0] for column in COLUMNS}
+    for node, (outcome, _) in record["results"].items():
+        for column, pattern in COLUMNS.items():
+            if outcome in ("passed", "failed") and re.search(pattern, node):
+                counts[column][outcome == "failed"] += 1
+    return {"date": record["date"], "run": kind, "counts": counts}
+
+
+def read_results():
+    """Return environment → its last summary."""
+    if not os.path.exists(RESULTS):
+        return {}
+    with open(RESULTS, encoding="utf-8") as stream:
+        return json.load(stream)
+
+
+def read_installs():
+    """Return TensorFlow → how many commands install scalekeeper beside it."""
+    with open(INSTALLS, encoding="utf-8") as stream:
+        rows = json.load(stream)
+    return {row["tensorflow"]: row["command"].count("pip install") for row in rows if not row["failed"]}
+
+
+def parts_of_page(results, installs):
+    """Return the table: a row for each environment."""
+    lines = ["| environment | TensorFlow | " + " | ".join(COLUMNS) + " | pip commands | run |"]
+    lines.append("|---" * (len(COLUMNS) + 4) + "|")
+    for each in ENVIRONMENTS:
+        row = results.get(each.name)
+        cells = [cell(*row["counts"][column]) for column in COLUMNS] if row else ["not run"] * len(COLUMNS)
+        run = f"{row['run']}, {row['date']}" if row else ""
+        commands = str(installs.get(each.tensorflow, "not run"))
+        lines.append("| " + " | ".join([f"`{each.name}`", each.tensorflow, *cells, commands, run]) + " |")
+    return {"versions": "\n".join(lines)}
+
+
+def cell(passed, failed):
+    """Return how many tests passed and failed."""
+    if failed:
+        return f"**{failed} failed** of {passed + failed}"
+    return str(passed) if passed else "–"
+
+
+def main(folders):
+    results = read_results()
+    for folder in folders:
+        for name in sorted(os.listdir(folder)):
+            with open(os.path.join(folder, name), encoding="utf-8") as stream:
+                kind = "all tests" if name.endswith("-every.json") else "fast"
+                results[environment(name[: -len(".json")]).name] = summary(json.load(stream), kind)
+    with open(RESULTS, "w", encoding="utf-8") as stream:
+        json.dump({each.name: results[each.name] for each in ENVIRONMENTS if each.name in results}, stream, indent=1)
+        stream.write("\n")
+    rewrite(PAGE, parts_of_page(results, read_installs()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
