@@ -3,8 +3,8 @@
     python compat_tests/versions.py FOLDER …
 
 Each folder holds records of environments: ``.tox/fast_run`` after ``python -m tox -m versions``, ``.tox/every`` after
-``python -m tox -m every``. Rows of environments without a new record stay as they are in ``compat_tests/versions.json``.
-Needs no TensorFlow.
+``python -m tox -m every``. Rows of environments without a new record stay as they are in
+``compat_tests/versions.json``. Needs no TensorFlow.
 """
 
 import json

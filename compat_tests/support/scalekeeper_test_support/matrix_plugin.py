@@ -1,7 +1,7 @@
 """A pytest plugin for the environments of the matrix: the fast part of the tests, and a record of what ran.
 
-``pytest -p scalekeeper_test_support.matrix_plugin --record FILE`` writes the results to a JSON file. With ``--fast``, only
-the tests that ``fast_selection`` chooses run. ``compat_tests/selection.py`` compares the records of a fast run;
+``pytest -p scalekeeper_test_support.matrix_plugin --record FILE`` writes the results to a JSON file. With ``--fast``,
+only the tests that ``fast_selection`` chooses run. ``compat_tests/selection.py`` compares the records of a fast run;
 ``compat_tests/versions.py`` makes a table of all.
 """
 
@@ -60,7 +60,7 @@ class FastSelection:
         if hasattr(config, "workeroutput"):
             config.workeroutput[COLLECTED] = json.dumps(collected)
         else:
-            config.stash_collected = collected
+            config.scalekeeper_collected = collected
 
 
 class Record:
@@ -82,7 +82,7 @@ class Record:
         )
 
     def pytest_sessionfinish(self, session):
-        self.collected.update(getattr(session.config, "stash_collected", {}))
+        self.collected.update(getattr(session.config, "scalekeeper_collected", {}))
         os.makedirs(os.path.dirname(os.path.abspath(self.path)), exist_ok=True)
         with open(self.path, "w", encoding="utf-8") as stream:
             record = {"date": time.strftime("%Y-%m-%d"), "collected": self.collected, "results": self.results}
