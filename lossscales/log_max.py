@@ -97,7 +97,7 @@ class LogMaxLossScale(LossScale):
         params, one, rounded = self.params, ops.float32(1), ops.rounded
         scale = state["current_loss_scale"]
         log_scale = ops.log2(scale)
-        no_room = ops.float32(params.log_max + 1) - log_scale
+        no_room = rounded(ops.float32(params.log_max + 1) - log_scale)
         sums, weight, log_next = self._sums_and_log_scale(state, no_room, ops)
         shortfall = ops.maximum(rounded(log_next - rounded(log_scale - one)), ops.float32(0))
         sums["mean"] = sums["mean"] + rounded(shortfall * weight)

@@ -18,6 +18,18 @@ __all__ = ["LossScaleLogger", "ModelCheckpoint", "TraceRecorder"]
 _TRACED = ("largest_magnitude", "zero_share")
 
 
+def _is_progress_bar_first() -> bool:
+    """Return whether Keras calls the progress bar before the callbacks of the caller: in 2.4 to 2.6."""
+    callbacks = getattr(tf.keras.callbacks, "CallbackList", None)  # up to 2.2 it is not public
+    if callbacks is None:
+        return False
+    first = callbacks([tf.keras.callbacks.Callback()], add_progbar=True).callbacks[0]
+    return isinstance(first, tf.keras.callbacks.ProgbarLogger)
+
+
+_PROGRESS_BAR_IS_FIRST = _is_progress_bar_first()
+
+
 class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
     """Keras's ``ModelCheckpoint``, with files that are complete and written atomically.
 
@@ -137,8 +149,14 @@ class LossScaleLogger(_LossScaleCallback):
     def on_train_batch_end(self, batch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Update the logs after every ``every`` batches."""
         self._batches += 1
-        if self.every is not None and self._batches % self.every == 0:
+        is_due = self.every is not None and self._batches % self.every == 0
+        if is_due or (_PROGRESS_BAR_IS_FIRST and self._can_be_last_batch()):
             self._update(logs)
+
+    def _can_be_last_batch(self) -> bool:
+        """Return whether the epoch may end with this batch; Keras copies the logs of the last one for the epoch."""
+        batches = (self.params or {}).get("steps")
+        return batches is None or self._batches >= batches
 
     def on_epoch_end(self, epoch: int, logs: Optional[Dict[str, Any]] = None) -> None:
         """Update the logs."""

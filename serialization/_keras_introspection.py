@@ -8,6 +8,8 @@ import sys
 import threading
 
 _lock = threading.RLock()
+# which from_config of MultiHeadAttention takes in some versions, and the constructor in none
+ATTENTION, ATTENTION_SHAPES = "MultiHeadAttention", ("query_shape", "key_shape", "value_shape")
 
 
 def installed_keras() -> Any:
@@ -72,3 +74,9 @@ def named_parameters(cls: Any) -> Dict[str, inspect.Parameter]:
         if not any(each.kind is each.VAR_KEYWORD for each in parameters):
             break
     return found
+
+
+def config_parameters(layer_class: Any) -> List[str]:
+    """Return the names that the configuration of a layer may hold."""
+    takes_shapes = layer_class.__name__ == ATTENTION and "from_config" in vars(layer_class)  # Keras 2 from 2.5 on
+    return [*named_parameters(layer_class), *(ATTENTION_SHAPES if takes_shapes else ())]

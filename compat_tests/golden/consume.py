@@ -278,6 +278,8 @@ def main():
     tf.get_logger().setLevel("ERROR")
     consumers = [each for each in matrix.CONSUMERS if each in scenario.installed_flavours()]
     for consumer in [arguments.consumer] if arguments.consumer else consumers:
+        if not arguments.part and not scenario.is_of_installed_version(consumer):
+            sys.exit(f"{consumer} is TensorFlow {matrix.FLAVOURS[consumer]}, not {tf.__version__}: only --part works")
         choose = matrix.part if arguments.part else matrix.cells
         for cls in [arguments.cls] if arguments.cls else [matrix.OURS, matrix.OWN]:
             chosen = [cell for cell in choose(cls, consumer) if _is_chosen(cell, arguments)]

@@ -15,7 +15,8 @@ import sys
 from scalekeeper_test_support.golden import archives, matrix
 from scalekeeper_test_support.repository import load_script
 
-# name of the target → the flavours of its default and, where it has others, its legacy optimizers
+# name of the target → the flavours of its default and, where it has others, its legacy optimizers; a target between
+# two of them has those of the next
 TARGETS = {
     "2.0": ("tf20",),
     "2.1": ("tf21",),
@@ -26,11 +27,29 @@ TARGETS = {
     "tf_keras": ("tfk", "tfkL"),
     "keras3": ("k3",),
 }
-WITH_KERAS_FILES = ("2.15", "tf_keras", "keras3")
+FIRST_WITH_KERAS_FILES = 13
 WAYS = {"h5": ("load_model",), "keras": ("load_model",), "checkpoint": ("checkpoint", "deferred")}
 LEGACY_FLAVOURS = {"tf20", "tf21", "tf22", "tf23", "tf24e", "tf24", "tf210", "tf215L", "tfkL"}
 # losses that are so by design, and that the reader, who builds the model in code, does not need
 NEEDLESS = ("the layers of the model", "classes and arguments")
+
+
+def flavours_of(target):
+    """The flavours of any target: 2.7 has those of 2.10, and 2.16-tf_keras those of tf_keras."""
+    minor, _, keras = target.partition("-")
+    if keras or target in TARGETS:
+        return TARGETS[keras or target]
+    numbers = {int(name.split(".")[1]): name for name in TARGETS if name.startswith("2.")}
+    return TARGETS[numbers[min(number for number in numbers if number > int(minor.split(".")[1]))]]
+
+
+def has_keras_files(target):
+    """Whether the target reads .keras files: from 2.13 on."""
+    return target.endswith("keras") or is_keras_3(target) or int(target.split(".")[1]) >= FIRST_WITH_KERAS_FILES
+
+
+def is_keras_3(target):
+    return target.endswith("keras3")
 
 
 def plan(target, cases=None):
@@ -43,16 +62,16 @@ def plan(target, cases=None):
         formats = matrix.formats(*case.producer)
         models = [each for each in ("saved_model", "keras", "h5") if each in formats]
         best = max(models, key=lambda each: matrix.holds(case, each))
-        destinations = ["h5", *(["keras"] if target in WITH_KERAS_FILES else [])]
+        destinations = ["h5", *(["keras"] if has_keras_files(target) else [])]
         found += [(case, best, destination) for destination in destinations]
-        if (target != "keras3" or case.flavour == "k3") and is_expressible(case, target):
+        if (not is_keras_3(target) or case.flavour == "k3") and is_expressible(case, target):
             found.append((case, "checkpoint", "checkpoint"))
     return found
 
 
 def is_expressible(case, target):
     """Whether the target's own class has such a loss scale."""
-    return case.policy in matrix.policies(matrix.OWN, TARGETS[target][0])
+    return case.policy in matrix.policies(matrix.OWN, flavours_of(target)[0])
 
 
 def all_cases():
@@ -98,7 +117,7 @@ def read(folder, target, rows, only_ways=None):
             note = json.load(stream)
         losses = [loss for loss in note["losses"] if not loss.startswith(NEEDLESS)]
         for way in WAYS[file_format]:
-            flavours = TARGETS[target]
+            flavours = flavours_of(target)
             flavour = flavours[-1] if case.flavour in LEGACY_FLAVOURS else flavours[0]
             cell = matrix.Cell(case, file_format, way, matrix.OWN, flavour)
             grade, reason = (0, "refused: " + note["error"]) if note["error"] else _graded(consume, cell, path, note)
@@ -147,7 +166,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("action", choices=["write", "read"])
     parser.add_argument("folder")
-    parser.add_argument("target", choices=list(TARGETS))
+    parser.add_argument("target")
     parser.add_argument("--show", type=int, default=3)
     parser.add_argument("--part", metavar="NAME", help="read what this file in the folder lists, and print JSON")
     arguments = parser.parse_args()

@@ -245,6 +245,8 @@ def main():
     for path in (archive, arguments.keep):
         if path and os.path.exists(path):
             sys.exit(f"{path} is there already: golden files are never overwritten; remove it if that is what you mean")
+    if not scenario.is_of_installed_version(arguments.flavour):
+        sys.exit(f"{arguments.flavour} is TensorFlow {matrix.FLAVOURS[arguments.flavour]}, not {tf.__version__}")
     with tempfile.TemporaryDirectory(prefix="golden-") as folder:
         for case in matrix.cases(producer):
             target = os.path.join(folder, case.folder)

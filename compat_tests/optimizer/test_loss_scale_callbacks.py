@@ -88,11 +88,15 @@ class Watching(tf.keras.callbacks.Callback):
 
 
 def test_it_reads_every_so_many_batches_if_asked(one_weight):
-    """Between them the logs are left alone: nothing asks the device."""
+    """Between them the logs are left alone: nothing asks the device.
+
+    From 2.4 to 2.6 the progress bar comes before all callbacks, and gets what is in the logs of the last batch.
+    """
     watching = Watching()
     trained = one_weight().compile(wrapped(), 1.0)
     trained.fit([GOOD, BAD, GOOD, BAD, GOOD], callbacks=[LossScaleLogger(every=2), watching])
-    assert watching.scales == [None, 2.0**14, None, 2.0**13, None]
+    last = 2.0**13 if tf.__version__.startswith(("2.4.", "2.5.", "2.6.")) else None
+    assert watching.scales == [None, 2.0**14, None, 2.0**13, last]
 
 
 @pytest.mark.parametrize("every", [0, -1, 1.5, True, "2"], ids=str)

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
+from scalekeeper_test_support import installed_keras
 
 SMALL = {"name": "dynamic", "initial_loss_scale": 2.0**-10, "minimum": 2.0**-12}
 
@@ -150,3 +151,22 @@ def test_other_types(is_traced, dtype):
 
     traced(step, is_traced)()
     assert all(variable.numpy().tolist() == [-0.5, -0.5] for variable in variables)
+
+
+@pytest.mark.parametrize("count", [1, 8, 5000])
+def test_xla_unscales_in_order(count):
+    """At the largest scale, its reciprocal times any other factor of the gradient would be zero."""
+    optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), {"name": "dynamic", "initial_loss_scale": 2.0**126})
+    variable = tf.Variable(tf.zeros([count]))
+    # XLA compiles no function that makes variables
+    optimizer.apply_gradients([(tf.zeros([count]), variable)])
+
+    def step(factor):
+        with tf.GradientTape() as tape:
+            loss = optimizer.get_scaled_loss(tf.reduce_sum(factor * variable))
+        grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        optimizer.apply_gradients(zip(grads, [variable]))
+        return factor
+
+    installed_keras.compiled(step)(tf.fill([count], 0.25))
+    np.testing.assert_array_equal(variable.numpy(), np.full(count, -0.125))

@@ -35,7 +35,7 @@ def record():
     for name in dir(keras.layers):
         cls = getattr(keras.layers, name)
         if inspect.isclass(cls) and issubclass(cls, keras.layers.Layer):
-            layers[name] = sorted(constructors.named_parameters(cls))
+            layers[name] = sorted(constructors.config_parameters(cls))
     if constructors.keeps_policies(keras):
         layers["Policy"] = ["name"]
     minor = ".".join(tf.__version__.split(".")[:2])

@@ -23,8 +23,18 @@ class Adapter(Keras2):
     _profile = OPTIMIZER_V2
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
+        self._require_unwrapped(optimizer)
         super()._wrap(optimizer, name)
         self._track_base_optimizer()
+
+    def _require_unwrapped(self, optimizer: Any) -> None:
+        """Raise :class:`ArgumentError` if a LossScaleOptimizer has taken the optimizer's position in checkpoints."""
+        optimizer._maybe_initialize_trackable()
+        if optimizer._lookup_dependency("base_optimizer") is not None:
+            raise ArgumentError(
+                f"{type(optimizer).__name__} is wrapped by a LossScaleOptimizer already, and can have one loss scale: "
+                "use that LossScaleOptimizer, or create another inner optimizer"
+            )
 
     def _track_base_optimizer(self) -> None:
         self._track_trackable(BaseOptimizerChild(self), "base_optimizer", overwrite=True)  # type: ignore[attr-defined]

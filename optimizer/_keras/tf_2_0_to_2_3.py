@@ -13,7 +13,6 @@ import sys
 import tensorflow as tf
 
 from ...registry._documents import ADVANCE, HOLD
-from ...registry.errors import ArgumentError
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.keras.tf_2_0_to_2_3 import TF_2_0_TO_2_3
 from ...serialization.training_state import SKIPS
@@ -31,12 +30,8 @@ class Adapter(optimizer_v2.Adapter):
     _profile = TF_2_0_TO_2_3
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
-        optimizer._maybe_initialize_trackable()
-        if self._is_inner_in_object_graph and optimizer._lookup_dependency("loss_scale") is not None:
-            raise ArgumentError(
-                f"{type(optimizer).__name__} is wrapped by a LossScaleOptimizer already, and can have one loss scale: "
-                "use that LossScaleOptimizer, or create another inner optimizer"
-            )
+        if self._is_inner_in_object_graph:
+            self._require_unwrapped(optimizer)
         with _without_clipping(optimizer):
             # It tracks and delegates; its loss scale is replaced afterwards.
             super(LossScaleOptimizer, self).__init__(optimizer, 1.0)  # type: ignore[call-arg]

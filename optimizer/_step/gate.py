@@ -106,7 +106,8 @@ def _step_in_each_replica(step: Step, buckets: List[Bucket], report: Mapping[str
     context = tf.distribute.get_replica_context()
 
     def sum_over_replicas(values: Any) -> Any:
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, values)
+        # As Keras's optimizers do; the public all_reduce of 2.5 calls merge_call.
+        return context.strategy.extended._replica_ctx_all_reduce(tf.distribute.ReduceOp.SUM, values)
 
     sums = sum_over_replicas(shares_of_replica(context, report)) if report else None
     update_op, should_apply = step.decide(step.grads, combine_shares(report, sums))

@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 
 from ...lossscales._numpy_state import HIGHEST_LOG, LOWEST_LOG
+from .control_flow import rounded
 from .gradient_stats import is_finite
 
-_LARGEST = float(np.finfo(np.float32).max)
 _BITS_OF_ONE = 0x3F800000
 
 
@@ -28,21 +28,13 @@ class TensorFlowOps:
     logical_not = staticmethod(tf.logical_not)
     where = staticmethod(tf.where)
     sqrt = staticmethod(tf.sqrt)
+    rounded = staticmethod(rounded)
 
     @staticmethod
     def either(condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
         # Compute both: a few operations on scalars cost less than a conditional.
         chosen, other = if_true(), if_false()
         return {name: tf.where(condition, value, other[name]) for name, value in chosen.items()}
-
-    @staticmethod
-    def rounded(value: Any) -> Any:
-        # Replace numbers beyond the largest float32 by infinity. No such number exists, but a compiler does not know
-        # that and keeps the operations before and after apart. Both signs, as it may know that a square is positive.
-        for beyond, limit, infinity in ((tf.less, -_LARGEST, -np.inf), (tf.greater, _LARGEST, np.inf)):
-            is_beyond = beyond(value, tf.constant(limit, tf.float32))
-            value = tf.where(is_beyond, tf.constant(infinity, tf.float32), value)
-        return value
 
     @staticmethod
     def as_float32(value: Any) -> Any:

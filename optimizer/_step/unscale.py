@@ -4,6 +4,8 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
+from .control_flow import is_compiled_by_xla, rounded
+
 # The reciprocal of a larger scale is subnormal. Most devices flush it to zero, which would zero all gradients.
 _LARGEST_SCALE = 2.0**126
 # Up to this many elements, starting an operation costs more than the operation itself.
@@ -37,7 +39,12 @@ def multiply(values: Any, factor: Any) -> Any:
         values = tf.cast(values, tf.float32)
     if values.dtype in (tf.float16, tf.bfloat16):  # where the factor itself could underflow
         return tf.cast(tf.cast(values, tf.float32) * factor, values.dtype)
-    return values * tf.cast(factor, values.dtype)
+    factor = tf.cast(factor, values.dtype)
+    if values.dtype.is_floating and is_compiled_by_xla():
+        # XLA of 2.4 to 2.7 reorders products. The reciprocal of a large scale times anything but the scaled gradient
+        # can be subnormal, and zero on most devices.
+        return rounded(rounded(values) * factor)
+    return values * factor
 
 
 class _ScaledSource(NamedTuple):

@@ -10,7 +10,7 @@ import functools
 import inspect
 
 from ...registry.errors import TranslationError, shown
-from .._keras_introspection import installed_keras, keeps_policies, named_parameters
+from .._keras_introspection import ATTENTION, ATTENTION_SHAPES, config_parameters, installed_keras, keeps_policies
 from ._changed_meanings import (
     REPLACED_CLASSES,
     activation_for,
@@ -86,7 +86,6 @@ _SCALINGS = {
     "LecunUniform": (1.0, "uniform"),
 }
 _NO_SALT = [0xDECAFCAFFE] * 2  # what Hashing of TensorFlow 2.3 writes for no salt
-_ATTENTION, _ATTENTION_SHAPES = "MultiHeadAttention", ("query_shape", "key_shape", "value_shape")
 
 
 def translate_model_config(
@@ -181,7 +180,7 @@ def _accepted_by(keras: Any, class_name: str) -> Optional[Collection[str]]:
     cls = getattr(keras.layers, class_name, None)
     if not inspect.isclass(cls):
         return None
-    return named_parameters(cls).keys()
+    return config_parameters(cls)
 
 
 class _Translation:
@@ -369,8 +368,9 @@ class _Translation:
             accepted = None if accepted is None else {*accepted, *_SHAPES}
         self._rename(class_name, entry, config)
         known = accepted if accepted is None else {*accepted, "name", "dtype"}
-        if class_name == _ATTENTION and known is not None and self._rules.keeps_attention_shapes:
-            known |= set(_ATTENTION_SHAPES)  # its from_config takes them
+        if class_name == ATTENTION:
+            keeps_shapes = self._rules.keeps_attention_shapes if known is None else known.issuperset(ATTENTION_SHAPES)
+            _set_attention_shapes(entry, config, keeps_shapes)
         if class_name in RECURRENT and known is not None:
             known.add("zero_output_for_mask")  # every Keras takes it, Keras 2 among **kwargs
         for name, value in list(config.items()):
@@ -402,13 +402,6 @@ class _Translation:
             config["dtype"] = "int64"  # of the output; some versions write float32
         if class_name == "Hashing" and config.get("salt") == _NO_SALT:
             config["salt"] = None
-        if class_name == _ATTENTION:
-            given = {name: config.pop(name, None) for name in _ATTENTION_SHAPES}
-            if self._rules.keeps_attention_shapes:
-                built = entry.get("build_config") or {}
-                built = _plain(built.get("shapes_dict", built))
-                shapes = {name: given[name] or built.get(name) for name in _ATTENTION_SHAPES}
-                config.update(shapes, key_shape=shapes["key_shape"] or shapes["value_shape"])
         if not self._rules.keeps_seed_generators and isinstance(config.get("seed"), Mapping):
             config["seed"] = None
 
@@ -532,6 +525,16 @@ def _input_shape(layers: List[Mapping[str, Any]]) -> Any:
 def _dtype_of_input(dtype: Any) -> str:
     name = dtype["config"]["name"] if isinstance(dtype, Mapping) else dtype or "float32"
     return "float32" if name.startswith("mixed") else str(name)
+
+
+def _set_attention_shapes(entry: Mapping[str, Any], config: Dict[str, Any], keeps_shapes: bool) -> None:
+    """Put the input shapes of a MultiHeadAttention where a Keras expects them; remove them for one that does not."""
+    given = {name: config.pop(name, None) for name in ATTENTION_SHAPES}
+    if keeps_shapes:
+        built = entry.get("build_config") or {}
+        built = _plain(built.get("shapes_dict", built))
+        shapes = {name: given[name] or built.get(name) for name in ATTENTION_SHAPES}
+        config.update(shapes, key_shape=shapes["key_shape"] or shapes["value_shape"])
 
 
 def _plain(value: Any) -> Any:

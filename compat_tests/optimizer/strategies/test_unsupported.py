@@ -1,6 +1,7 @@
 """A strategy whose replicas can't take one decision is refused, and the error says what to use."""
 
 import pytest
+import tensorflow as tf
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +57,13 @@ def test_the_strategies_are_those_that_the_test_is_about(found):
 
 
 def test_a_step_that_a_coordinator_schedules_is_refused(found):
-    """Where there is a ClusterCoordinator, the error reaches the one who schedules the step."""
+    """Where there is a ClusterCoordinator, the error reaches the one who schedules the step.
+
+    In 2.5, TensorFlow refuses a step that none schedules before it begins.
+    """
     for make, result in found.items():
-        assert ("by_coordinator" in result["at_apply_gradients"]) == (make == "parameter_server_with_coordinator")
+        has_coordinator = make == "parameter_server_with_coordinator"
+        expected = {"in_each_replica", "around_replicas", *(["by_coordinator"] if has_coordinator else [])}
+        if has_coordinator and tf.__version__.startswith("2.5."):
+            expected.remove("in_each_replica")
+        assert set(result["at_apply_gradients"]) == expected

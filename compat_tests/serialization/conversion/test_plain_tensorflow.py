@@ -8,17 +8,16 @@ import json
 
 import pytest
 
+from scalekeeper.registry import target
 from scalekeeper_test_support import script_runner
-from scalekeeper_test_support.golden import matrix, scenario
+from scalekeeper_test_support.golden import matrix
 from scalekeeper_test_support.repository import load_script, repository_path
 
 pytestmark = pytest.mark.long
 
 SCRIPT = "compat_tests/golden/converted.py"
 converted = load_script(SCRIPT)
-TARGET = next(
-    (name for name, flavours in converted.TARGETS.items() if flavours[0] in scenario.installed_flavours()), None
-)
+TARGET = target().name
 
 
 def part():

@@ -11,7 +11,7 @@ import functools
 import numpy as np
 import tensorflow as tf
 
-from scalekeeper_test_support.golden.matrix import OURS
+from scalekeeper_test_support.golden.matrix import FLAVOURS, OURS
 
 SAVED_AFTER, LAST = 5, 11  # steps
 FORCED_OVERFLOW = 3  # a step that overflows at every scale
@@ -53,20 +53,27 @@ class InexpressibleError(Exception):
 
 
 def installed_flavours():
-    """Flavour → the module with its optimizers: those that the installed TensorFlow can be."""
-    optimizers = tf.keras.optimizers
+    """Flavour → the module with its optimizers: those that the installed TensorFlow can be, or stands closest to.
+
+    The minors between 2.4 and 2.10, and between 2.11 and 2.15, have the optimizers of the last of them.
+    """
+    optimizers, minor = tf.keras.optimizers, ".".join(tf.__version__.split(".")[:2])
     if IS_KERAS_3:
         return {"k3": optimizers}
     if optimizers.SGD.__module__.startswith("tf_keras"):
         return {"tfk": optimizers, "tfkL": optimizers.legacy}
-    name = "tf" + "".join(tf.__version__.split(".")[:2])
-    if hasattr(optimizers, "legacy") and hasattr(optimizers.SGD, "update_step"):
-        return {name: optimizers, name + "L": optimizers.legacy}
-    if hasattr(getattr(optimizers, "experimental", None), "SGD"):
-        return {name: optimizers, name + "x": optimizers.experimental}
-    if HAS_PUBLIC_CLASS and hasattr(_MIXED_PRECISION, "experimental"):
-        return {name: optimizers, name + "e": optimizers}
-    return {name: optimizers}
+    if hasattr(optimizers.SGD, "update_step"):
+        return {"tf215": optimizers, "tf215L": optimizers.legacy}
+    if not HAS_PUBLIC_CLASS:
+        return {"tf" + minor.replace(".", ""): optimizers}
+    own = {"tf24": optimizers, "tf24e": optimizers} if minor == "2.4" else {}
+    experimental = getattr(optimizers, "experimental", None)
+    return {**own, "tf210": optimizers, **({"tf210x": experimental} if hasattr(experimental, "SGD") else {})}
+
+
+def is_of_installed_version(flavour):
+    """Whether the flavour is of the installed TensorFlow itself: only then its files and results may be recorded."""
+    return tf.__version__.startswith(FLAVOURS[flavour].split()[0] + ".")
 
 
 # The model and its optimizer
