@@ -49,3 +49,12 @@ def test_the_default_target_is_the_installed_tensorflow(name):
     expected = {"tf221-tfkeras": "2.21-tf_keras", "tf221-keras3": "2.21-keras3"}
     short = ".".join(tf.__version__.split(".")[:2])
     assert target().name == expected.get(name.partition("-")[2], short)
+
+
+def test_only_an_untested_tensorflow_is_warned_of(name):
+    """The environment of the nightly TensorFlow gets the warning, the others do not."""
+    import scalekeeper
+    from scalekeeper.registry import _targets
+
+    assert scalekeeper.LossScaleOptimizer
+    assert _targets._warned == ([tf.__version__] if name.endswith("-nightly") else [])
