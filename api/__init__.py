@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from .registry import UnknownTargetError as UnknownTargetError
     from .registry import UnreadableFileError as UnreadableFileError
     from .registry import UnsupportedOperationError as UnsupportedOperationError
+    from .registry import UntestedVersionWarning as UntestedVersionWarning
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
@@ -142,6 +143,7 @@ _ROOMS = {
         "UnknownTargetError",
         "UnreadableFileError",
         "UnsupportedOperationError",
+        "UntestedVersionWarning",
         "document_schema",
         "load_document",
         "register",

@@ -41,3 +41,12 @@ def test_the_default_target_is_the_installed_tensorflow(name):
     short = ".".join(tf.__version__.split(".")[:2])
     endings = {"tfkeras": "-tf_keras", "keras3": "-keras3"}
     assert target().name == short + "".join(ending for factor, ending in endings.items() if factor in name)
+
+
+def test_only_an_untested_tensorflow_is_warned_of(name):
+    """The environment of the nightly TensorFlow gets the warning, the others do not."""
+    import scalekeeper
+    from scalekeeper.registry import _targets
+
+    assert scalekeeper.LossScaleOptimizer
+    assert _targets._warned == ([tf.__version__] if name.endswith("-nightly") else [])

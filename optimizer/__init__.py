@@ -49,6 +49,7 @@ def __getattr__(name: str) -> Any:
     from ..serialization._keras_introspection import installed_keras
 
     installed_keras()
+    registry.target()  # warns if TensorFlow is newer than the newest that was tested
     from . import callbacks, loss_scale_optimizer
     from ._keras import config_objects
 

@@ -34,6 +34,7 @@ from .errors import (
     UnknownTargetError,
     UnreadableFileError,
     UnsupportedOperationError,
+    UntestedVersionWarning,
 )
 
 register = loss_scales.register
@@ -74,6 +75,7 @@ __all__ = [
     "UnknownTargetError",
     "UnreadableFileError",
     "UnsupportedOperationError",
+    "UntestedVersionWarning",
     "document_schema",
     "known_targets",
     "load_document",

@@ -12,12 +12,14 @@ import os
 import pkgutil
 import re
 import sys
+import warnings
 
 from ._compat import metadata
-from .errors import UnknownTargetError, shown
+from .errors import UnknownTargetError, UntestedVersionWarning, shown
 
 KERAS_3, TF_KERAS = "keras3", "tf_keras"
 _FIRST_WITH_KERAS_3 = (2, 16)
+_LAST_TESTED = (2, 21)
 _DISTRIBUTIONS = (
     "tensorflow",
     "tensorflow-cpu",
@@ -25,10 +27,15 @@ _DISTRIBUTIONS = (
     "tensorflow-intel",
     "tensorflow-macos",
     "tf-nightly",
+    "tf-nightly-cpu",
 )
 _NAMES = (
-    *(f"2.{minor}" for minor in range(16)),
-    *(f"2.{minor}-{keras}" for minor in range(16, 22) for keras in (TF_KERAS, KERAS_3)),
+    *(f"2.{minor}" for minor in range(_FIRST_WITH_KERAS_3[1])),
+    *(
+        f"2.{minor}-{keras}"
+        for minor in range(_FIRST_WITH_KERAS_3[1], _LAST_TESTED[1] + 1)
+        for keras in (TF_KERAS, KERAS_3)
+    ),
 )
 _SPELLING = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)*(?:-(keras3|tf_keras))?|(keras3|tf_keras)")
 
@@ -113,15 +120,43 @@ def ranges(is_wanted: Callable[[Target], bool]) -> List[str]:
 def _installed() -> Optional[Target]:
     """Return the target of the installed TensorFlow without importing it."""
     version = getattr(sys.modules.get("tensorflow"), "__version__", None) or _installed_version()
-    if version is None:
-        return None
-    number = ".".join(version.split(".")[:2])
     legacy = os.environ.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
-    try:
-        is_new = tuple(map(int, number.split("."))) >= _FIRST_WITH_KERAS_3
-        return target(number + "-" + TF_KERAS if is_new and legacy else number)
-    except ValueError:
-        return None  # newer than the tables
+    return None if version is None else _target_of_version(version, legacy)
+
+
+def _target_of_version(version: str, legacy: bool) -> Optional[Target]:
+    """Return the target of a TensorFlow; None for a version that is not 2.0 or newer.
+
+    A TensorFlow that is newer than all targets is treated as the newest one, and warned of once per process.
+
+    Args:
+        version: What ``tensorflow.__version__`` says.
+        legacy: Whether its Keras is tf_keras, if it has both.
+    """
+    found = re.match(r"([0-9]+)\.([0-9]+)", version)
+    series = tuple(map(int, found.groups())) if found else ()
+    if series > _LAST_TESTED:
+        _warn_once(version)
+        series = _LAST_TESTED
+    name = ".".join(map(str, series))
+    if series >= _FIRST_WITH_KERAS_3:
+        name += "-" + (TF_KERAS if legacy else KERAS_3)
+    return Target(name) if name in _NAMES else None
+
+
+_warned: List[str] = []
+
+
+def _warn_once(version: str) -> None:
+    if not _warned:
+        _warned.append(version)  # first, so that a filter that makes errors of warnings stops a program only once
+        tested = "{}.{}".format(*_LAST_TESTED)
+        warnings.warn(
+            f"scalekeeper is not tested beyond TensorFlow {tested}, and TensorFlow {version} is installed; it is "
+            f"treated like {tested}. `scalekeeper demo` checks whether training resumes exactly.",
+            UntestedVersionWarning,
+            stacklevel=2,
+        )
 
 
 def _installed_version() -> Optional[str]:

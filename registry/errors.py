@@ -199,6 +199,10 @@ class IncompleteRestoreWarning(UserWarning):
     """Warns that a restore was not complete: something of the target or of the file is left over."""
 
 
+class UntestedVersionWarning(UserWarning):
+    """Warns that the installed TensorFlow is newer than all that scalekeeper is tested with."""
+
+
 class ModelDiffersError(ScalekeeperError, ValueError):
     """Raised when a loaded model does not compute what it computed when it was saved.
 

@@ -36,7 +36,7 @@ def require_matplotlib() -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        message = "plots need matplotlib, which is not installed: pip install 'scalekeeper[plot]'"
+        message = "plots need matplotlib, which is not installed: pip install matplotlib"
         raise MissingPackageError(message) from None
 
 

@@ -104,7 +104,7 @@ def versions() -> Dict[str, str]:
         why = "is not installed" if missing else f"can't be imported: {_shortened(error)}"
         raise MissingPackageError(
             f"the demo trains a model with TensorFlow, which {why}\n"
-            "To install it: pip install 'scalekeeper[tensorflow]', or, in a checkout: pip install '.[tensorflow]'"
+            "To install it, in a checkout of scalekeeper: pip install '.[tensorflow]'"
         ) from None
     from ...optimizer._state.state_transfer import installed_versions as installed
 

@@ -6,8 +6,9 @@ import re
 import pytest
 import yaml
 
+from scalekeeper_test_support import tensorflow_versions
 from scalekeeper_test_support.dependencies import project
-from scalekeeper_test_support.page_commands import spelled_out
+from scalekeeper_test_support.page_commands import env_list
 from scalekeeper_test_support.repository import repository_path
 
 
@@ -29,11 +30,9 @@ def jobs():
     return {job["environment"]: job["python"] for job in matrix}
 
 
-def test_the_workflow_has_one_job_for_each_environment(tox):
-    """Each environment of env_list has a job, in the same order; each job has its own Python."""
-    lines = tox["tox"]["env_list"].split("\n")
-    names = [name for line in lines for name in spelled_out(line) if name]
-    assert list(jobs()) == [name for name in names if name != "interpreters"]
+def test_the_workflow_has_one_job_for_each_environment():
+    """Each environment of the fast run has a job, in the same order; each job has its own Python."""
+    assert [*jobs(), tensorflow_versions.LAST] == tensorflow_versions.fast_run(env_list())
 
 
 def test_each_job_installs_the_python_in_its_name():
@@ -41,6 +40,37 @@ def test_each_job_installs_the_python_in_its_name():
     versions = {name: re.match(r"py3(\d+)-", name) for name in jobs()}
     expected = {name: f"3.{match.group(1)}" if match else "3.13" for name, match in versions.items()}
     assert jobs() == expected
+
+
+def scheduled(job):
+    """Return a job of the scheduled workflow, its commands, and the versions of Python that it installs."""
+    found = parsed(".github", "workflows", "scheduled.yml")["jobs"][job]
+    (python,) = (step["with"]["python-version"] for step in found["steps"] if "setup-python" in step.get("uses", ""))
+    return found, [step["run"] for step in found["steps"] if "run" in step], python.split()
+
+
+def schedules():
+    """Return the schedules of the scheduled workflow; YAML 1.1 reads its key, ``on``, as true."""
+    return [each["cron"] for each in parsed(".github", "workflows", "scheduled.yml")[True]["schedule"]]
+
+
+def test_the_nightly_job_may_fail():
+    """It runs every night with the nightly TensorFlow, and a failure does not fail the workflow."""
+    job, commands, pythons = scheduled("nightly")
+    assert commands == ["python -m pip install tox", "python -m tox -e py313-nightly"]
+    assert (pythons, job["continue-on-error"]) == (["3.13"], True)
+    assert schedules()[0].split()[2:] == ["*", "*", "*"]
+    assert job["if"] == f"github.event.schedule != '{schedules()[1]}'"
+
+
+def test_the_weekly_job_runs_every_environment():
+    """It has all interpreters of the matrix, the newest last, and its failure counts."""
+    job, commands, pythons = scheduled("every")
+    assert commands == ["python -m pip install tox", "python -m tox -m every"]
+    assert pythons == sorted(set(jobs().values()), key=lambda version: int(version[2:]))
+    assert "continue-on-error" not in job
+    assert schedules()[1].split()[2:] == ["*", "*", "6"]
+    assert job["if"] == f"github.event.schedule != '{schedules()[0]}'"
 
 
 def test_the_hooks_of_contributors_use_the_pinned_ruff(tox):

@@ -2,11 +2,14 @@
 
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 
-from scalekeeper import UnknownTargetError, registry
-from scalekeeper.registry import known_targets, target
+from scalekeeper import UnknownTargetError, UntestedVersionWarning, registry
+from scalekeeper.registry import _targets, known_targets, target
+from scalekeeper_test_support.dependencies import bound, declared
 
 
 @pytest.mark.parametrize(
@@ -62,3 +65,52 @@ def test_equal_tables_are_stored_once():
     assert {entry["table"] for entry in index.values()} == set(tables)
     texts = {json.dumps(table, sort_keys=True) for table in tables.values()}
     assert len(texts) == len(tables)
+
+
+@pytest.mark.parametrize(
+    ("version", "legacy", "expected"),
+    [
+        ("2.0.4", False, "2.0"),
+        ("2.15.1", True, "2.15"),
+        ("2.16.2", False, "2.16-keras3"),
+        ("2.21.7", True, "2.21-tf_keras"),
+        ("2.21.0-rc1", False, "2.21-keras3"),
+    ],
+)
+def test_a_tested_tensorflow_is_its_own_target(version, legacy, expected):
+    """Patch releases and release candidates are not warned of."""
+    assert _targets._target_of_version(version, legacy).name == expected
+
+
+@pytest.mark.parametrize("version", ["1.15.5", "unknown", ""])
+def test_a_version_before_2_0_has_no_target(version):
+    """Neither has a build that does not tell its version."""
+    assert _targets._target_of_version(version, False) is None
+
+
+@pytest.mark.parametrize("version", ["2.22.0rc0", "2.23.0-dev20261026", "2.100.0", "3.0.0"])
+@pytest.mark.parametrize(("legacy", "expected"), [(False, "2.21-keras3"), (True, "2.21-tf_keras")])
+def test_a_newer_tensorflow_is_treated_as_the_newest_target(monkeypatch, version, legacy, expected):
+    """With a warning that names both versions."""
+    monkeypatch.setattr(_targets, "_warned", [])
+    with pytest.warns(UntestedVersionWarning, match=f"not tested beyond TensorFlow 2.21, and TensorFlow {version} "):
+        assert _targets._target_of_version(version, legacy).name == expected
+
+
+def test_a_newer_tensorflow_is_warned_of_once(tmp_path):
+    """In a process that finds TensorFlow 2.22 among the installed packages, and checks two documents for it."""
+    package = tmp_path / "tensorflow-2.22.0.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: tensorflow\nVersion: 2.22.0\n")
+    program = "from scalekeeper import load_document as f; [print(f({'optimizer': 'adam'}).target.name) for _ in 'ab']"
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "TF_USE_LEGACY_KERAS": ""}
+    command = [sys.executable, "-W", "always", "-c", program]
+    ended = subprocess.run(command, env=variables, capture_output=True, text=True)
+    assert ended.stdout.split() == ["2.21-keras3", "2.21-keras3"]
+    assert ended.stderr.count("UntestedVersionWarning: scalekeeper is not tested beyond TensorFlow 2.21") == 1
+
+
+def test_the_extra_installs_a_tested_tensorflow():
+    """Its upper bound is the version after the newest target."""
+    major, minor = known_targets()[-1].version
+    assert bound(declared()["tensorflow"], "<").release == (major, minor + 1)

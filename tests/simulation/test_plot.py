@@ -131,5 +131,5 @@ def test_without_matplotlib_it_says_how_to_get_it(tmp_path):
     code = "import sys; from scalekeeper.cli import main; main(sys.argv[1:])"
     command = [sys.executable, "-c", code, "simulate", "dynamic", "--plot", str(tmp_path / "out.png")]
     result = subprocess.run(command, capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=search))
-    message = "Error: plots need matplotlib, which is not installed: pip install 'scalekeeper[plot]'\n"
+    message = "Error: plots need matplotlib, which is not installed: pip install matplotlib\n"
     assert (result.returncode, result.stdout, result.stderr) == (1, "", message)
