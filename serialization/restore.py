@@ -162,7 +162,7 @@ class _Live:
         # a second variable of the same name, in another nested model, may be either
         repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
         # up to TF 2.2 it has a number, which depends on the order in which the models were made
-        ends = [tuple(self._names.get(owner, owner).split("/")[-2:]) for owner in trained]
+        ends = [self._names.get(owner, owner).split("/")[-owner.count("/") - 1 :] for owner in trained]
         repeated.update(owner for owner, end in zip(trained, ends) if ends.count(end) > 1)
         pairs = {owner: name for owner, name in found.pairs.items() if owner.split("#")[0] not in repeated}
         return found._replace(pairs=pairs)
@@ -346,6 +346,7 @@ def restore_state(
     with_weights: bool = True,
     *,
     partial: bool = False,
+    may_lack_slots: bool = False,
     live: Optional[_Live] = None,
     matching: Optional[Matching] = None,
 ) -> RestoreReport:
@@ -357,6 +358,8 @@ def restore_state(
         path: The file, for messages.
         with_weights: Whether to load the model's variables, too.
         partial: Whether variables and slots of the model may be missing.
+        may_lack_slots: Whether the file may have no slots at all, or, if scalekeeper wrote it and all of its slots are
+            used, none for some variables: then the optimizer that was saved had none.
         live: The model with the caller's mapping.
         matching: How the variables match, if it is known already.
     """
@@ -381,11 +384,15 @@ def restore_state(
 
     def check(transfer: Transfer) -> None:
         required = [*matching.missing, *transfer.missing_slots]
+        if may_lack_slots and not _lacks_some_slots(state, transfer):
+            required = matching.missing
         if required and not partial:
+            whole = _with_transfer(report, transfer)
+            part = "allow_partial=True to load" if may_lack_slots else "partial=True to restore"
             raise IncompleteRestoreError(
-                f"{_with_transfer(report, transfer)}\nThe file lacks {', '.join(required)}. Build the model "
-                f"that the file was saved from; or {_MAPPING}; or pass partial=True to restore a part only",
-                _with_transfer(report, transfer),
+                f"{whole}\nThe file lacks {', '.join(required)}. Build the model that the file was saved from; or "
+                f"{_MAPPING}; or pass {part} a part only",
+                whole,
             )
 
     if optimizer is not None:
@@ -402,6 +409,17 @@ def restore_state(
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     return report._replace(complete=not report.missing and not report.unused)
+
+
+def _lacks_some_slots(state: TrainingState, transfer: Transfer) -> bool:
+    """Return whether a file has slots, but not all that its optimizer had, as far as that is known."""
+    if not transfer.missing_slots or not (state.slots or state.weight_list):
+        return False
+    restored, missing = (
+        {name.rpartition(": ")[0] for name in names} for names in (transfer.matched, transfer.missing_slots)
+    )
+    is_used = not state.weight_list and not any(name.rpartition(": ")[0] in state.slots for name in transfer.unused)
+    return state.writer.scalekeeper is None or not is_used or bool(restored & missing)
 
 
 def _with_transfer(report: RestoreReport, transfer: Transfer) -> RestoreReport:
