@@ -533,7 +533,7 @@ class LossScaleOptimizer:
     def _checkpoint_dependencies(self) -> Any:
         """The children in a checkpoint, up to TF 2.8."""
         listed = super()._checkpoint_dependencies  # type: ignore[misc]
-        more = self._monitor.children(is_saved_model=False).items()
+        more = checkpoint_tracking.written_children(self).items()
         return [*listed, *(type(listed[0])(name=name, ref=child) for name, child in more)]
 
     def _list_extra_dependencies_for_serialization(self, *args: Any) -> Dict[str, Any]:
@@ -546,7 +546,9 @@ class LossScaleOptimizer:
     def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Dict[str, Any]:
         """Return the children in a checkpoint or SavedModel, from TF 2.9 on."""
         children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
-        return {**children, **self._monitor.children(is_saved_model=save_type == "savedmodel")}
+        if save_type == "savedmodel":
+            return {**children, **self._monitor.children(is_saved_model=True)}
+        return {**children, **checkpoint_tracking.written_children(self)}
 
     def _lookup_dependency(self, name: str, *cached: Any, **more: Any) -> Any:
         """Return the child of this name that a checkpoint is restored into."""

@@ -63,7 +63,7 @@ def load_model(
         The model. If the file lacks a part of the optimizer's state, an :class:`IncompleteRestoreWarning` tells which.
 
     Raises:
-        IncompleteRestoreError: The file has no value for a variable of the model.
+        IncompleteRestoreError: The file has no value for a variable of the model, or slots for some variables only.
         ModelDiffersError: The model computes something else than the model that was saved.
         UnreadableFileError: The file holds no model, is corrupt, or the installed Keras cannot rebuild its model.
         MissingFileError: There is no such file.

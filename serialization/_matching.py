@@ -88,6 +88,7 @@ def match_owners(
     mapping: Optional[Mapping[str, str]] = None,
     is_whole: Optional[bool] = True,
     has_numbers: bool = False,
+    is_same_program: bool = False,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -106,6 +107,7 @@ def match_owners(
             that Keras has made up match if all of them are in the file, or if none is and they follow each other alike.
 
         has_numbers: Whether TensorFlow adds numbers to the names of layers, also to those that a person has chosen.
+        is_same_program: Whether both are of one program, so that the order of the variables is the same.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -120,6 +122,9 @@ def match_owners(
     match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
     if has_numbers:
         match.by_names_without_numbers()
+    if is_same_program:
+        match.by_same_order()
+    match.by_nested_models()
     if is_whole:
         match.by_shape()
         match.by_position()
@@ -223,7 +228,7 @@ class _Match:
         """
         if len(_by_layer(self._model.values())) != len(_by_layer(self._file.values())):
             return
-        matched = {_stem(self._model[owner].layer[-1]) for owner in self._pairs if self._model[owner].layer}
+        matched = {tuple(map(_stem, self._model[owner].layer)) for owner in self._pairs}
         in_model, in_file = (
             self._groups(side.values(), lambda layer: (layer, tuple(map(_stem, layer))))
             for side in (self._left_in_model(), self._left_in_file())
@@ -231,7 +236,7 @@ class _Match:
         for key, layers in in_model.items():
             others = in_file.get(key, [])
             is_chosen = key and not any(name.startswith(_AUTOMATIC) for name in key)
-            if is_chosen and key[-1] not in matched and len(layers) == len(others) == 1:
+            if is_chosen and key not in matched and len(layers) == len(others) == 1:
                 self._pair_layers(layers[0], others[0], NAME)
 
     def _top_level_variables(self) -> None:
@@ -263,6 +268,44 @@ class _Match:
         elif fitting:
             listed = ", ".join("/".join(layer[0].layer) for layer in model_layers)
             self._notes.append(f"{listed}: Keras's numbers and the order of the layers contradict each other")
+
+    def by_same_order(self) -> None:
+        """Match variables by their order if layers, names and shapes follow each other alike on both sides."""
+        sides = self._left_in_model(), self._left_in_file()
+        one, other = ([(each.layer[-1:], each.leaf, each.shape) for each in side.values()] for side in sides)
+        if one == other:
+            for owner, in_file in zip(*sides):
+                self._pair(owner, in_file, POSITION)
+
+    def by_nested_models(self) -> None:
+        """Match nested models of which the file has only the positions, by the names and shapes of their layers."""
+        in_file = _by_start(self._left_in_file().values(), _positions_before)
+        for levels in sorted({_levels(around) for around in in_file}):
+            in_model = _by_start(self._left_in_model().values(), functools.partial(_names_before, levels))
+            in_model_alike = self._alike(in_model)
+            in_file_alike = self._alike({around: in_file[around] for around in in_file if _levels(around) == levels})
+            for key, models in in_model_alike.items():
+                others = in_file_alike.get(key, [])
+                if len(models) == len(others) == 1:
+                    self._pair_inside(in_model[models[0]], in_file[others[0]])
+                elif others:
+                    listed, positions = (", ".join("/".join(each) for each in side) for side in (models, others))
+                    self._notes.append(f"{listed}: the file has {positions}, without names, and all of these are alike")
+
+    def _alike(self, models: Mapping[Layer, Sequence[_Variable]]) -> Dict[Tuple[object, ...], List[Layer]]:
+        """Return the models with layers of the same names and shapes, by these."""
+        found: Dict[Tuple[object, ...], List[Layer]] = {}
+        for around, variables in models.items():
+            key = tuple(sorted((self._key(each.layer), each.leaf, each.shape) for each in variables))
+            found.setdefault(key, []).append(around)
+        return found
+
+    def _pair_inside(self, model: Sequence[_Variable], file: Sequence[_Variable]) -> None:
+        """Match the variables of two models by the names of their layers."""
+        match = _Match(model, file, self._stems, self._is_ordered, self._is_whole)
+        match.by_names(lambda layer: (layer, layer))
+        for owner, in_file in match._pairs.items():
+            self._pair(owner, in_file, match._rules[owner])
 
     def by_shape(self) -> None:
         in_model, in_file = (_by_layer(side.values()) for side in (self._left_in_model(), self._left_in_file()))
@@ -299,11 +342,11 @@ class _Match:
         """Return the layers by their keys: their names, with the class instead of a name that Keras has made up."""
         groups: Dict[Layer, List[List[_Variable]]] = {}
         for layer, inside in _by_layer(variables, lambda each: split(each.layer)[0]).items():
-            key = tuple(
-                _AUTOMATIC + _squeezed(_stem(name)) if self._is_automatic(name) else name for name in split(layer)[1]
-            )
-            groups.setdefault(key, []).append(inside)
+            groups.setdefault(self._key(split(layer)[1]), []).append(inside)
         return groups
+
+    def _key(self, layer: Layer) -> Layer:
+        return tuple(_AUTOMATIC + _squeezed(_stem(name)) if self._is_automatic(name) else name for name in layer)
 
     def _can_nest(self, one: Sequence[_Variable], other: Sequence[_Variable]) -> bool:
         """Return whether the names around two layers agree; some versions leave out those of nested models."""
@@ -399,6 +442,41 @@ def _variables(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_V
         _Variable(owner, tuple(path[shared:-1]), path[-1], tuple(shape))
         for path, (owner, shape) in zip(paths, shapes.items())
     ]
+
+
+def _levels(around: Layer) -> int:
+    """Return how many models the positions lead through: ``layer_with_weights-1`` or ``_operations/1`` for each."""
+    return sum(name[-1:].isdigit() for name in around)
+
+
+def _positions_before(layer: Layer) -> int:
+    """Return how many parts of a name are positions of models around the layer."""
+    return next((index for index, name in enumerate(layer) if not _POSITION.fullmatch(name)), 0)
+
+
+def _names_before(levels: int, layer: Layer) -> int:
+    """Return the number of models around a layer if it is inside that many."""
+    return levels if len(layer) > levels else 0
+
+
+def _by_start(variables: Iterable[_Variable], length: Callable[[Layer], int]) -> _Layers:
+    """Return the variables by the start of their layers' names, which they no longer have; none without a start."""
+    found: _Layers = {}
+    for each in variables:
+        depth = length(each.layer)
+        if depth:
+            found.setdefault(each.layer[:depth], []).append(each._replace(layer=each.layer[depth:]))
+    return found
+
+
+def common_end(one: str, other: str) -> str:
+    """Return the parts with which two names end."""
+    parts = []
+    for first, second in zip(reversed(one.split("/")), reversed(other.split("/"))):
+        if first != second:
+            break
+        parts.append(first)
+    return "/".join(reversed(parts))
 
 
 def _numbers(layer: Sequence[_Variable]) -> Tuple[int, ...]:

@@ -53,7 +53,7 @@ def checkpoint_paths(model: Any) -> Dict[str, str]:
             if owner is not None:
                 found.setdefault(owner, canonical(path))
                 continue
-            for name, child in _children(each):
+            for name, child in tracked_children(each):
                 if id(child) not in seen and not is_position(name):
                     seen.add(id(child))
                     following.append((child, (*path, name)))
@@ -61,7 +61,7 @@ def checkpoint_paths(model: Any) -> Dict[str, str]:
     return found
 
 
-def _children(trackable: Any) -> List[Tuple[str, Any]]:
+def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
     """Return the children that a checkpoint of an object has, without optimizers."""
     tf = importlib.import_module("tensorflow")
     if hasattr(tf.Module, "_trackable_children"):

@@ -168,7 +168,9 @@ def load_model(
         model, state = rebuild(path, state, custom_objects)
         matching = match_loaded(model, state, path, partial=allow_partial)
         if compile and state.optimizer_config is not None:
-            report = compile_with_state(model, path, state, make_optimizer, custom_objects, matching)
+            report = compile_with_state(
+                model, path, state, make_optimizer, custom_objects, matching, partial=allow_partial
+            )
             if not report.complete and not allow_partial:
                 warnings.warn(f"Not everything was restored.\n{report}", IncompleteRestoreWarning, stacklevel=3)
         elif compile and (state.weight_list or state.slots):
@@ -191,12 +193,16 @@ def compile_with_state(
     make_optimizer: OptimizerFactory,
     custom_objects: Optional[Mapping[str, Any]] = None,
     matching: Optional[Matching] = None,
+    *,
+    partial: bool = True,
 ) -> RestoreReport:
     """Compile a model that has its weights with the optimizer, the loss scale and the state of a file."""
     optimizer = make_optimizer(_optimizer_config(state, custom_objects), custom_objects)
     _freeze_layers(model, state.model_config)
     model.compile(optimizer=optimizer, **_compile_arguments(state, custom_objects))
-    return restore_state(model, state, path, with_weights=False, partial=True, matching=matching)
+    return restore_state(
+        model, state, path, with_weights=False, partial=partial, may_lack_slots=True, matching=matching
+    )
 
 
 def _optimizer_config(state: TrainingState, custom_objects: Optional[Mapping[str, Any]]) -> Any:

@@ -19,7 +19,7 @@ from ..registry.errors import (
 from . import formats
 from ._file_resources import keep_files_open
 from ._keras_introspection import all_layers, numbers_chosen_names
-from ._matching import Matching, match_owners, pair_variables
+from ._matching import Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of
@@ -161,6 +161,9 @@ class _Live:
         )
         # a second variable of the same name, in another nested model, may be either
         repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
+        # up to TF 2.2 it has a number, which depends on the order in which the models were made
+        ends = [self._names.get(owner, owner).split("/")[-owner.count("/") - 1 :] for owner in trained]
+        repeated.update(owner for owner, end in zip(trained, ends) if ends.count(end) > 1)
         pairs = {owner: name for owner, name in found.pairs.items() if owner.split("#")[0] not in repeated}
         return found._replace(pairs=pairs)
 
@@ -187,17 +190,17 @@ class _Live:
         found: Dict[str, str] = {}
         owners = {id(variable): owner for owner, variable in self.variables.items()}
         for name, target in self._mapping.items():
-            inside = {
-                owner: value.shape
-                for owner, value in state.variables.items()
-                if f"/{name}/" in f"/{owner}/" or state.paths.get(owner) == name
-            }
+            inside = _inside(name, state)
             if not inside:
                 raise ArgumentError(unknown("name", name, list(state.variables), of="the file"))
             wanted = [target] if id(target) in owners else list(getattr(target, "weights", ()))
             if not wanted or not all(id(each) in owners for each in wanted):
                 raise ArgumentError(f"mapping: {name} must be mapped to a variable or a layer of the model")
-            pairs = pair_variables({owners[id(each)]: tuple(each.shape) for each in wanted}, inside)
+            here = {owners[id(each)]: tuple(each.shape) for each in wanted}
+            pairs = match_owners(
+                here, inside, state.is_ordered, names=self._names, file_names=_names_in_file(state)
+            ).pairs
+            pairs = pairs if len(pairs) == len(here) else pair_variables(here, inside)
             if len(pairs) != len(wanted):
                 raise ArgumentError(
                     f"mapping: {name} has shapes {list(inside.values())} in the file, and "
@@ -205,6 +208,16 @@ class _Live:
                 )
             found.update(pairs)
         return found
+
+
+def _inside(name: str, state: TrainingState) -> Dict[str, Shape]:
+    """Return the shapes of a file's variables that a name of the caller's mapping means, by owner."""
+    shapes = {owner: value.shape for owner, value in state.variables.items()}
+    whole = _names_in_file(state)
+    first = {owner: shape for owner, shape in shapes.items() if f"{whole.get(owner, owner)}/".startswith(f"{name}/")}
+    return first or {
+        owner: shape for owner, shape in shapes.items() if f"/{name}/" in f"/{owner}/" or state.paths.get(owner) == name
+    }
 
 
 def nested_names(model: Any) -> Dict[str, str]:
@@ -216,9 +229,10 @@ def nested_names(model: Any) -> Dict[str, str]:
         inside = nested_names(layer) if is_model else {}
         for variable, name in zip(layer.weights, owners_of(layer.weights)):
             whole = _with_layer(inside.get(name, name), layer.name, is_model)
-            if id(variable) in owners and whole != owners[id(variable)]:
-                found[owners[id(variable)]] = whole
-    return found
+            if id(variable) in owners:
+                owner = owners[id(variable)]
+                found[owner] = common_end(found.get(owner, whole), whole)  # a layer may be in several nested models
+    return {owner: whole for owner, whole in found.items() if whole != owner}
 
 
 def _is_there(owner: str, name: str, state: TrainingState) -> bool:
@@ -256,6 +270,7 @@ def _name_variables(state: TrainingState) -> None:
         shapes,
         state.is_ordered,
         names=state.model_names,
+        is_same_program=True,
         model_paths=state.model_paths,
         file_paths=state.paths,
         has_numbers=numbers_chosen_names(),
@@ -331,6 +346,7 @@ def restore_state(
     with_weights: bool = True,
     *,
     partial: bool = False,
+    may_lack_slots: bool = False,
     live: Optional[_Live] = None,
     matching: Optional[Matching] = None,
 ) -> RestoreReport:
@@ -342,6 +358,8 @@ def restore_state(
         path: The file, for messages.
         with_weights: Whether to load the model's variables, too.
         partial: Whether variables and slots of the model may be missing.
+        may_lack_slots: Whether the file may have no slots at all, or, if scalekeeper wrote it and all of its slots are
+            used, none for some variables: then the optimizer that was saved had none.
         live: The model with the caller's mapping.
         matching: How the variables match, if it is known already.
     """
@@ -366,11 +384,15 @@ def restore_state(
 
     def check(transfer: Transfer) -> None:
         required = [*matching.missing, *transfer.missing_slots]
+        if may_lack_slots and not _lacks_some_slots(state, transfer):
+            required = matching.missing
         if required and not partial:
+            whole = _with_transfer(report, transfer)
+            part = "allow_partial=True to load" if may_lack_slots else "partial=True to restore"
             raise IncompleteRestoreError(
-                f"{_with_transfer(report, transfer)}\nThe file lacks {', '.join(required)}. Build the model "
-                f"that the file was saved from; or {_MAPPING}; or pass partial=True to restore a part only",
-                _with_transfer(report, transfer),
+                f"{whole}\nThe file lacks {', '.join(required)}. Build the model that the file was saved from; or "
+                f"{_MAPPING}; or pass {part} a part only",
+                whole,
             )
 
     if optimizer is not None:
@@ -387,6 +409,17 @@ def restore_state(
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     return report._replace(complete=not report.missing and not report.unused)
+
+
+def _lacks_some_slots(state: TrainingState, transfer: Transfer) -> bool:
+    """Return whether a file has slots, but not all that its optimizer had, as far as that is known."""
+    if not transfer.missing_slots or not (state.slots or state.weight_list):
+        return False
+    restored, missing = (
+        {name.rpartition(": ")[0] for name in names} for names in (transfer.matched, transfer.missing_slots)
+    )
+    is_used = not state.weight_list and not any(name.rpartition(": ")[0] in state.slots for name in transfer.unused)
+    return state.writer.scalekeeper is None or not is_used or bool(restored & missing)
 
 
 def _with_transfer(report: RestoreReport, transfer: Transfer) -> RestoreReport:

@@ -19,9 +19,14 @@ import tensorflow as tf
 
 from ...registry._documents import HOLD
 from ...registry.errors import Problem, StateMismatchError
-from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
+from ...serialization.keras.profile import MODEL_NAMES_CHILD, SKIPPED_STEPS_CHILD
 from ...serialization.training_state import SKIPS
 from .state_transfer import set_pending_state
+
+
+def written_children(optimizer: Any) -> Dict[str, Any]:
+    """Return the children in a checkpoint that Keras's own class does not write."""
+    return {**optimizer._monitor.children(is_saved_model=False), **optimizer._monitor.model_names.children(optimizer)}
 
 
 def readable_children(optimizer: Any) -> Dict[str, Any]:
@@ -29,6 +34,7 @@ def readable_children(optimizer: Any) -> Dict[str, Any]:
     return {
         SKIPPED_STEPS_CHILD: optimizer._monitor.advance.variable,
         SKIPS: optimizer._monitor.counters.module,
+        MODEL_NAMES_CHILD: optimizer._monitor.model_names,
         "loss_scale": optimizer._graph_policy.trackable,
     }
 

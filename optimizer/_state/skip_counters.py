@@ -15,6 +15,7 @@ from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.training_state import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
+from .model_names import ModelNames
 
 _MOST_SHOWN = 1000  # variables in the error that a graph raises
 _COMPILES = {"experimental_compile", "jit_compile"} & set(inspect.signature(tf.function).parameters)
@@ -250,6 +251,7 @@ class StepMonitor:
         advance: Whether a skipped step advances ``iterations``.
         counters: The counters of skipped steps.
         watched: Variables with the statistics of the last step's gradients, by name.
+        model_names: The names of nested models in a checkpoint.
     """
 
     def __init__(self, options: Monitoring, skipped_steps: str, advances_natively: bool) -> None:
@@ -258,6 +260,7 @@ class StepMonitor:
         self.watched: Dict[str, Any] = {}
         self.watch(options.watch)
         self.advance = AdvanceOnSkip(skipped_steps, advances_natively)
+        self.model_names = ModelNames()
 
     def watch(self, names: Iterable[str]) -> bool:
         """Measure these statistics in every step that is traced from now on; return whether one of them is new."""

@@ -28,6 +28,7 @@ import types
 
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
+from .._matching import common_end
 from .._object_paths import CHECKPOINT, canonical, is_position
 from ..keras._slots import (
     class_of_slots,
@@ -39,7 +40,13 @@ from ..keras._slots import (
     slot_of_part,
     slot_part,
 )
-from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile, profile_of_checkpoint
+from ..keras.profile import (
+    MODEL_NAMES_CHILD,
+    MODEL_NAMES_TRAINED,
+    SKIPPED_STEPS_CHILD,
+    KerasProfile,
+    profile_of_checkpoint,
+)
 from ..training_state import SKIPS, TOTAL, TrainingState, Value, Writer, complete_skips
 from . import ModelInCode
 from ._object_graph import ObjectGraph, Slot
@@ -49,6 +56,7 @@ _INNER = ("base_optimizer", "inner_optimizer")  # up to 2.2, and from Keras 3 on
 _ITERATIONS = ("iter", "_iterations", "iterations")
 _RATES = ("learning_rate", "_learning_rate")
 TRAINED = "_trainable_variables"  # the list of the model's variables in Keras 3's optimizers
+_OF_MODEL = frozenset({TRAINED, MODEL_NAMES_CHILD})  # children of an optimizer that lead to the model
 _HYPERS = frozenset({"beta_1", "beta_2", "decay", "momentum", "rho", "epsilon", "initial_accumulator_value"})
 _LISTS = ("_variables", "_index_dict", "_momentums", "_velocities", TRAINED)  # children that only optimizers have
 _DEPTH = 2  # of a model below the root of a checkpoint
@@ -195,6 +203,7 @@ class _Parts:
         self._class_name = class_name
         self.optimizers = self._find_optimizers()  # node → path
         self._nodes = {node_id: self.nodes_of(node_id) for node_id in self.optimizers}
+        self._model_names = self._find_model_names()
 
     def _find_optimizers(self) -> Dict[int, str]:
         found: Dict[int, str] = {}
@@ -202,7 +211,17 @@ class _Parts:
         for node_id, path in self._graph.breadth_first():
             if node_id not in inside and self._is_optimizer(node_id):
                 found[node_id] = "/".join(path)
-                inside.update(each for each, _ in self._graph.walk(node_id, frozenset({TRAINED})))
+                inside.update(each for each, _ in self._graph.walk(node_id, _OF_MODEL))
+        return found
+
+    def _find_model_names(self) -> Dict[int, str]:
+        """Return node → name of nested models, with the names of the models around it; in files of scalekeeper."""
+        found: Dict[int, str] = {}
+        for optimizer in self.optimizers:
+            for name, node_id in self._graph.named(optimizer, MODEL_NAMES_CHILD).items():
+                model, _, path = name.partition("/")
+                if model != MODEL_NAMES_TRAINED:
+                    found[node_id] = common_end(found.get(node_id, path), path)  # it may be in several models
         return found
 
     def _is_optimizer(self, node_id: int) -> bool:
@@ -239,18 +258,20 @@ class _Parts:
 
     def nodes_of(self, optimizer: int) -> Set[int]:
         """Return all nodes of an optimizer, without the model variables that it lists."""
-        nodes = {node_id for node_id, _ in self._graph.walk(optimizer, frozenset({TRAINED}))}
+        nodes = {node_id for node_id, _ in self._graph.walk(optimizer, _OF_MODEL)}
         slots = {slot.node_id for node_id in nodes for slot in self._graph.nodes[node_id].slots}
         return (nodes | slots) - set(self._trained(optimizer))
 
     def _trained(self, optimizer: int) -> List[int]:
-        return self._graph.listed(self._graph.child(inner_of(self._graph, optimizer), TRAINED))
+        listed = self._graph.listed(self._graph.child(inner_of(self._graph, optimizer), TRAINED))
+        names = self._graph.named(optimizer, MODEL_NAMES_CHILD)
+        return listed or [names[each] for each in _numbered(names, MODEL_NAMES_TRAINED)]
 
     def reading(self, root: int, optimizer: Optional[int]) -> "_Reading":
         """Return the conversion of a model and its optimizer to a training state."""
         closed = {node_id for nodes in self._nodes.values() for node_id in nodes}
         trained = [] if optimizer is None else self._trained(optimizer)
-        return _Reading(self._checkpoint, self._class_name, root, optimizer, trained, closed)
+        return _Reading(self._checkpoint, self._class_name, root, optimizer, trained, closed, self._model_names)
 
     def first(self) -> Tuple[int, Optional[int]]:
         """Return the root and the first optimizer; of several, that of the root if it is a model."""
@@ -313,7 +334,9 @@ class _Parts:
         found = [
             node_id
             for node_id, path in self._graph.breadth_first()
-            if len(path) <= _DEPTH and node_id not in closed and not any(map(is_position, path))
+            if len(path) <= _DEPTH
+            and node_id not in closed
+            and not any(is_position(name) or name in _OF_MODEL for name in path)
         ]
         return [node_id for node_id in found if self._graph.nodes[node_id].children][:_MOST_CANDIDATES]
 
@@ -358,6 +381,12 @@ def inner_of(graph: ObjectGraph, optimizer: int) -> int:
     return optimizer
 
 
+def _numbered(names: Mapping[str, int], start: str) -> List[str]:
+    """Return the names ``start/0``, ``start/1``, … that exist."""
+    found = (f"{start}/{index}" for index in range(len(names)))
+    return [name for name in found if name in names]
+
+
 def _value(checkpoint: _Checkpoint, node_id: Optional[int]) -> Optional[Value]:
     key = None if node_id is None else checkpoint.graph.nodes[node_id].key
     return None if key is None else checkpoint.value(key)
@@ -380,6 +409,7 @@ class _Reading:
         optimizer: Optional[int],
         trained: List[int],
         closed: Set[int],
+        model_names: Mapping[int, str],
     ) -> None:
         self.checkpoint = checkpoint
         self.graph = checkpoint.graph
@@ -391,6 +421,7 @@ class _Reading:
         self._optimizer = optimizer
         self._trained = trained
         self._closed = closed  # the nodes of all optimizers
+        self._model_names = model_names
 
     def take(self) -> None:
         """Take everything."""
@@ -472,7 +503,8 @@ class _Reading:
             self._take_slot(owner, name, node_id)
         # from TF 2.11 on the list of all variables begins with the iterations
         listed = self.graph.listed(self.graph.child(inner, "_variables"))
-        is_keras_2_10 = bool(listed) and not trained and self.graph.child(inner, "_iterations") not in listed
+        is_keras_2 = self.graph.child(inner, TRAINED) is None
+        is_keras_2_10 = bool(listed) and is_keras_2 and self.graph.child(inner, "_iterations") not in listed
         self.state.has_bare_momentum = is_keras_2_10 and any("rms" in slots for slots in self.state.slots.values())
         if not self.state.variables:
             first = {owner: next(iter(slots.values())) for owner, slots in self.state.slots.items()}
@@ -520,13 +552,17 @@ class _Reading:
         paths = self._paths(_NOT_LAYERS | _REPEATED) or self._paths(_NOT_LAYERS)
         paths = self._with_trained(paths)
         attributes = self._attribute_paths()
-        for node_id, owner in self._named(paths).items():
+        whole = self._whole_names(paths)
+        for node_id, owner in self._named(paths, whole).items():
             value = self._value(node_id)
             if value is not None:
                 self.owners[node_id] = owner
                 self.state.variables[owner] = value
                 if node_id in attributes:
                     self.state.paths[owner] = attributes[node_id]
+                if whole:
+                    self.state.model_variables[owner] = value.shape
+                    self.state.model_names[owner] = whole[node_id]
         self.state.path_kind = CHECKPOINT
 
     def _paths(self, unnamed: FrozenSet[str]) -> Dict[int, Tuple[str, ...]]:
@@ -561,17 +597,38 @@ class _Reading:
         self.state.is_ordered = not untracked
         return {**paths, **untracked}
 
-    def _named(self, paths: Mapping[int, Tuple[str, ...]]) -> Dict[int, str]:
-        """Return owners: the names of the variables if they differ, or else each object's path."""
-        names = {node_id: self.graph.nodes[node_id].full_name for node_id in paths}
-        names.update({node_id: name for node_id, name in self._names_in_slots().items() if node_id in names})
-        if all(names.values()) and len(set(names.values())) == len(names):
-            return names
+    def _named(self, paths: Mapping[int, Tuple[str, ...]], whole: Mapping[int, str]) -> Dict[int, str]:
+        """Return owners: the names of the variables, with what is around them if they do not differ.
+
+        That is the names of nested models, or else their positions.
+        """
+        names = self._full_names(paths)
+        in_models = {node_id: "/".join((*_around_layer(path), names[node_id])) for node_id, path in paths.items()}
+        for owners in (names, whole, in_models) if all(names.values()) else ():
+            if len(set(owners.values())) == len(names):
+                return dict(owners)
         counts: Dict[Tuple[str, ...], int] = {}
         for node_id, path in paths.items():
             number = counts[path[:-1]] = counts.get(path[:-1], -1) + 1
             names[node_id] = "/".join((*path[:-1], str(number)))
         return names
+
+    def _full_names(self, paths: Mapping[int, Tuple[str, ...]]) -> Dict[int, str]:
+        names = {node_id: self.graph.nodes[node_id].full_name for node_id in paths}
+        names.update({node_id: name for node_id, name in self._names_in_slots().items() if node_id in names})
+        return names
+
+    def _whole_names(self, paths: Mapping[int, Tuple[str, ...]]) -> Dict[int, str]:
+        """Return the names of variables with those of the models around them; empty if the file has none of these."""
+        found = self._full_names(paths) if self._model_names else {}
+        for node_id, path in paths.items() if found else ():
+            inside, node = "", self._root
+            for name in path:
+                node = self.graph.nodes[node].children.get(name, node)
+                inside = self._model_names.get(node, inside)
+            for name in reversed(inside.split("/")) if inside else ():
+                found[node_id] = found[node_id] if f"/{name}/" in f"/{found[node_id]}" else f"{name}/{found[node_id]}"
+        return found
 
     def _names_in_slots(self) -> Dict[int, str]:
         """Return the whole names of variables by the names of Keras 3's slots.
@@ -591,6 +648,12 @@ class _Reading:
 
     def _value(self, node_id: Optional[int]) -> Optional[Value]:
         return _value(self.checkpoint, node_id)
+
+
+def _around_layer(path: Tuple[str, ...]) -> Tuple[str, ...]:
+    """Return what stands before the position of a variable's layer: ``_operations/1/_operations/2/kernel``."""
+    last = max((index for index, name in enumerate(path) if name[-1:].isdigit()), default=0)
+    return path[: max(0, last - path[last].isdigit())]
 
 
 def slots_by_name(

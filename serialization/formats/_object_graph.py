@@ -72,6 +72,11 @@ class ObjectGraph:
             node_id = self.nodes[node_id].children[name]
         return node_id
 
+    def named(self, node_id: int, *path: str) -> Dict[str, int]:
+        """Return the children of the node at a path of names; none if there is no such node."""
+        found = self.child(node_id, *path)
+        return {} if found is None else self.nodes[found].children
+
     def listed(self, node_id: Optional[int]) -> List[int]:
         """Return the nodes in a list, in its order."""
         if node_id is None:

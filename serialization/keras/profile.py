@@ -17,6 +17,8 @@ from ._slots import attributes_of_slot, listed_slots, ordered_slots
 LEGACY, NEW, KERAS_3, UNKNOWN = "legacy", "new", "keras3", "unknown"  # families of inner optimizers
 POLICY_KEY = "loss_scale"  # holds any policy in full: the key of TensorFlow 2.0 to 2.3 and of scalekeeper
 SKIPPED_STEPS_CHILD = "skipped_steps_advance"  # scalekeeper's child of the optimizer in a checkpoint: 0 or 1
+MODEL_NAMES_CHILD = "model_names"  # and that with the names of nested models: "0/encoder" for the first model
+MODEL_NAMES_TRAINED = "trained"  # begins the children of it that are the trained variables, in order: "trained/0"
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 
 _FIRST_WITH_MODULES = (2, 12)

@@ -212,3 +212,34 @@ def test_layers_inside_a_layer_match_by_their_order_if_the_file_names_attributes
     file = {f"att/{name}/{number}": (2, 2) for name in inside for number in range(2)}
     assert match_owners(model, file).pairs == dict(zip(model, file))
     assert match_owners(model, file, is_ordered=False).pairs == {}
+
+
+NESTED = {"one/x/kernel": (3, 3), "one/y/kernel": (3, 3), "two/x/kernel": (3, 3), "two/y/kernel": (3, 3)}
+
+
+@pytest.mark.parametrize("number", ["layer_with_weights-{}", "_operations/{}"])
+def test_nested_models_that_are_alike_do_not_match_by_their_positions(number):
+    """A checkpoint numbers nested models; the numbers depend on the order in which a program calls them."""
+    file = {f"{number.format(index)}/{name}/kernel": (3, 3) for index in (0, 1) for name in "xy"}
+    found = match_owners(NESTED, file)
+    assert found[:3] == ({}, list(NESTED), list(file))
+    assert len(found.notes) == 1
+
+
+def test_nested_models_with_other_layers_match_by_these():
+    """A nested model is the one with the same names and shapes inside, whatever its position and their order."""
+    file = {"layer-0/y/kernel": (3, 3), "layer-0/x/kernel": (3, 3), "layer-1/x/kernel": (3, 3)}
+    model = {name: NESTED[name] for name in ("one/x/kernel", "two/x/kernel", "two/y/kernel")}
+    found = match_owners(model, file)
+    assert found.pairs == {
+        "one/x/kernel": "layer-1/x/kernel",
+        "two/x/kernel": "layer-0/x/kernel",
+        "two/y/kernel": "layer-0/y/kernel",
+    }
+    assert set(found.rules.values()) == {"name"}
+
+
+def test_nested_models_of_one_program_match_by_the_order_of_their_variables():
+    """A record and the file that it is in have the same order."""
+    file = {f"layer-{index}/{name}/kernel": (3, 3) for index in (0, 1) for name in "xy"}
+    assert match_owners(NESTED, file, is_same_program=True).pairs == dict(zip(NESTED, file))
