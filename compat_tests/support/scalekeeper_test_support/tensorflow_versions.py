@@ -137,7 +137,7 @@ FAST_NAMES = tuple(each.name for each in ENVIRONMENTS for names in FAST if each.
 # the fast run's last environment, which compares what the others have recorded
 LAST = "selection"
 # the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
-INSTALLS = tuple(f"py{python}-install" for python in (38, 39, 310, 311, 312))
+OTHERS = ("py313-core-every", "py313-sdist-every", *(f"py{python}-install" for python in (38, 39, 310, 311, 312)))
 
 
 def environment(name: str) -> Environment:
@@ -170,7 +170,7 @@ def fast_run(first: Sequence[str]) -> List[str]:
 def labels(first: Sequence[str]) -> Dict[str, List[str]]:
     """Return the labels of tox: ``every`` for all tests, ``versions`` for the fast run on every TensorFlow."""
     every = [variant_name(each, "every") for each in ENVIRONMENTS]
-    return {"every": [*first, *INSTALLS, *every], "versions": [each.name for each in ENVIRONMENTS]}
+    return {"every": [*first, *OTHERS, *every], "versions": [each.name for each in ENVIRONMENTS]}
 
 
 def generation_of(name: str) -> Sequence[str]:
