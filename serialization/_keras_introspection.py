@@ -40,6 +40,11 @@ def all_layers(model: Any) -> List[Any]:
     return [model, *(layer for each in inside for layer in each)]
 
 
+def holds_models(layer: Any) -> bool:
+    """Return whether a layer is a model, or holds one, as TimeDistributed may."""
+    return any(hasattr(each, "layers") for each in all_layers(layer))
+
+
 def numbers_chosen_names() -> bool:
     """Return whether the second layer of a name has variables such as ``encoder_1/kernel``: up to TF 2.2."""
     return tuple(map(int, importlib.import_module("tensorflow").__version__.split(".")[:2])) < (2, 3)

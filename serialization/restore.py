@@ -18,7 +18,7 @@ from ..registry.errors import (
 )
 from . import formats
 from ._file_resources import keep_files_open
-from ._keras_introspection import all_layers, numbers_chosen_names
+from ._keras_introspection import all_layers, holds_models, numbers_chosen_names
 from ._matching import Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import name_weight_list
@@ -225,10 +225,9 @@ def nested_names(model: Any) -> Dict[str, str]:
     owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
     found: Dict[str, str] = {}
     for layer in getattr(model, "layers", ()):
-        is_model = hasattr(layer, "layers")
-        inside = nested_names(layer) if is_model else {}
+        inside = nested_names(layer) if hasattr(layer, "layers") else {}
         for variable, name in zip(layer.weights, owners_of(layer.weights)):
-            whole = _with_layer(inside.get(name, name), layer.name, is_model)
+            whole = _with_layer(inside.get(name, name), layer.name, holds_models(layer))
             if id(variable) in owners:
                 owner = owners[id(variable)]
                 found[owner] = common_end(found.get(owner, whole), whole)  # a layer may be in several nested models

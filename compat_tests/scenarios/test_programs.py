@@ -590,6 +590,42 @@ for label, changes in {
     )
 
 
+def on_sequences(called=("one", "two"), made=("one", "two"), optimizer=wrapped):
+    """Two models with layers of the same names, each in a TimeDistributed layer."""
+    parts, layers = {}, {}
+    for name in made:
+        own = {key: dense(key) for key in ("x", "y")}
+        parts.update({f"{name}.{key}": layer for key, layer in own.items()})
+        layers[name] = tf.keras.layers.TimeDistributed(model_of("functional", own, name), name=f"each_{name}")
+    inputs = outputs = tf.keras.Input((4, 3))
+    for name in called:
+        outputs = layers[name](outputs)
+    ordered = {key: parts[key] for key in sorted(parts)}
+    return scenarios.program(tf.keras.Model(inputs, outputs), ordered, optimizer())
+
+
+for label, changes in {
+    "same": {},
+    "called-the-other-way": {"called": ("two", "one")},
+    "both-the-other-way": {"called": ("two", "one"), "made": ("two", "one")},
+}.items():
+    Row(
+        f"models-in-layers-{label}",
+        on_sequences,
+        functools.partial(on_sequences, **changes),
+        forms=("checkpoint", "saved_model", "npz"),
+        expect="equal",
+        npz="any",
+    )
+    Row(f"models-in-layers-{label}-keras", on_sequences, functools.partial(on_sequences, **changes), forms=("keras",))
+    Row(
+        f"models-in-layers-{label}-bare",
+        functools.partial(on_sequences, optimizer=BARE),
+        functools.partial(on_sequences, optimizer=BARE, **changes),
+        forms=("checkpoint", "saved_model", "plain_keras"),
+    )
+
+
 def normalized(kind, frozen=(), order=("x", "n", "y", "m")):
     layers = {"n": tf.keras.layers.BatchNormalization, "m": tf.keras.layers.BatchNormalization}
     return chain(kind, dict.fromkeys(order), layers=layers, frozen=frozen)
