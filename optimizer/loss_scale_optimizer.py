@@ -137,7 +137,7 @@ class LossScaleOptimizer:
         is_stateless = held.is_pure and not held.variables
         # since 2.4, TensorFlow's own class has no such child for a fixed scale
         if not is_stateless or "loss_scale" in self._unconditional_dependency_names:  # type: ignore[attr-defined]
-            self._track_trackable(held.trackable, "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+            self._track_trackable(held.trackable, "loss_scale", overwrite=True)
         return held
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
