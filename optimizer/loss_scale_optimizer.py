@@ -132,10 +132,12 @@ class LossScaleOptimizer:
     def _hold(self, policy: Any) -> Any:
         """Move the policy's state into variables that Keras saves, and return what ``hold_in_graph`` returned."""
         held = hold_in_graph(policy)
+        if not hasattr(self, "_track_trackable"):  # in Keras 3.0, where a checkpoint can't hold an optimizer
+            return held
         is_stateless = held.is_pure and not held.variables
         # since 2.4, TensorFlow's own class has no such child for a fixed scale
         if not is_stateless or "loss_scale" in self._unconditional_dependency_names:  # type: ignore[attr-defined]
-            self._track_trackable(held.trackable, "loss_scale", overwrite=True)  # type: ignore[attr-defined]
+            self._track_trackable(held.trackable, "loss_scale", overwrite=True)
         return held
 
     def _make_variables(self, variables: Sequence[Any]) -> None:
@@ -543,10 +545,11 @@ class LossScaleOptimizer:
         more = self._monitor.children(is_saved_model=True)
         return {**children, **{name: child for name, child in more.items() if name not in listed}}
 
-    def _trackable_children(self, save_type: str = "checkpoint", **kwargs: Any) -> Dict[str, Any]:
-        """Return the children in a checkpoint or SavedModel, from TF 2.9 on."""
-        children = super()._trackable_children(save_type, **kwargs)  # type: ignore[misc]
-        if save_type == "savedmodel":
+    def _trackable_children(self, *save_type: Any, **kwargs: Any) -> Dict[str, Any]:
+        """Return the children in a checkpoint or SavedModel, from TF 2.8 on."""
+        children = super()._trackable_children(*save_type, **kwargs)  # type: ignore[misc]
+        given = save_type[0] if save_type else kwargs.get("save_type")
+        if getattr(given, "value", given) == "savedmodel":  # in 2.8 it is not a string
             return {**children, **self._monitor.children(is_saved_model=True)}
         return {**children, **checkpoint_tracking.written_children(self)}
 

@@ -7,6 +7,7 @@ records whether the gradients it gets are scaled: after ``scale_loss`` they are,
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import inspect
 import weakref
 
 import keras
@@ -66,13 +67,15 @@ class Adapter(SlotlessAdapter):
     def _keras_variables(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         """Create Keras variables for a policy's state; those that Keras's own class has come first, in its order."""
         positions = {name: position for position, name in enumerate(_NAMES)}
+        add_variable = self.add_variable  # type: ignore[attr-defined]
+        is_aggregated = "aggregation" in inspect.signature(add_variable).parameters  # not in Keras 3.0
         return {
-            name: self.add_variable(  # type: ignore[attr-defined]
+            name: add_variable(
                 shape=(),
                 dtype=state[name].dtype.name,
                 initializer=keras.initializers.Constant(state[name].item()),
-                aggregation="none",
                 name=_NAMES.get(name, name),
+                **({"aggregation": "none"} if is_aggregated else {}),
             )
             for name in sorted(state, key=lambda name: positions.get(name, len(positions)))
         }
@@ -86,6 +89,15 @@ class Adapter(SlotlessAdapter):
     @LossScaleOptimizer.dynamic_growth_steps.setter  # type: ignore[attr-defined, untyped-decorator]
     def dynamic_growth_steps(self, value: Any) -> None:
         """Ignore the value that Keras's own constructor sets: the policy defines it."""
+
+    @property
+    def iterations(self) -> Any:
+        """The steps of the inner optimizer."""
+        return self.inner_optimizer.iterations
+
+    @iterations.setter
+    def iterations(self, value: Any) -> None:
+        """Ignore the variable that the constructor of older Kerases sets: the inner optimizer counts the steps."""
 
     @without_autograph
     def scale_loss(self, loss: Any) -> Any:
@@ -145,7 +157,9 @@ class Adapter(SlotlessAdapter):
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
     def _step_counter(self) -> Any:
-        return self.inner_optimizer._iterations.value  # ``iterations`` counts accumulated steps as one
+        inner = self.inner_optimizer
+        # ``iterations`` counts accumulated steps as one; in older Kerases it is the variable itself
+        return (inner._iterations if hasattr(inner, "_iterations") else inner.iterations).value
 
     def _counter_to_advance(self) -> Any:
         # Counting a skipped step as accumulated would dilute the mean of the gradients.

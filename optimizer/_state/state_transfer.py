@@ -86,7 +86,12 @@ def learning_rate_of(optimizer: Any) -> Optional[float]:
 
 
 def has_bare_momentum(optimizer: Any) -> bool:
-    """Return whether it is an experimental RMSprop of 2.10, whose momentum does not include the learning rate."""
+    """Return whether it is an experimental RMSprop of 2.9 or 2.10, whose momentum has no learning rate in it.
+
+    In 2.11, where the new optimizers are the default ones, the module has the same name and the momentum has it.
+    """
+    if hasattr(tf.keras.optimizers.SGD, "update_step"):
+        return False
     classes = type(optimizer.inner_optimizer).__mro__
     return any(cls.__name__ == "RMSprop" and "optimizer_experimental" in cls.__module__ for cls in classes)
 

@@ -17,6 +17,9 @@ pytestmark = [
         not hasattr(tf.distribute.get_strategy().extended, "_use_merge_call"),
         reason="up to 2.4 no strategy does without merge_call",
     ),
+    pytest.mark.skipif(
+        tf.__version__.startswith("2.13."), reason="2.13 hangs in such a step on CPUs, also with an optimizer alone"
+    ),
 ]
 # Keras 3's optimizers write the first replica's count of iterations to all, by merge_call, in every step
 CAN_INNER_OPTIMIZERS = not installed_keras.IS_KERAS_3

@@ -327,7 +327,9 @@ def momentum_factor(case, optimizer):
     The experimental RMSprop of 2.10 multiplies by the learning rate when it applies the momentum; all others multiply
     when they add to it.
     """
-    is_without_rate = "optimizer_experimental" in type(inner_of(optimizer)).__module__
+    is_without_rate = type(inner_of(optimizer)).__module__ == getattr(
+        getattr(installed_flavours().get("tf210x"), "RMSprop", None), "__module__", None
+    )
     if case.optimizer != "rmsprop" or is_without_rate == (case.flavour == "tf210x"):
         return 1.0
     rate = HYPERPARAMETERS["rmsprop"]["learning_rate"]
