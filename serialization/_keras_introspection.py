@@ -45,6 +45,15 @@ def holds_models(layer: Any) -> bool:
     return any(hasattr(each, "layers") for each in all_layers(layer))
 
 
+def named_layers_in(layer: Any) -> List[Any]:
+    """Return the layers of a model, or the models that another layer holds."""
+    if hasattr(layer, "layers"):
+        return list(layer.layers)
+    models = [each for each in all_layers(layer) if hasattr(each, "layers")]
+    inside = {id(each) for model in models for each in all_layers(model)[1:]}
+    return [model for model in models if id(model) not in inside]
+
+
 def numbers_chosen_names() -> bool:
     """Return whether the second layer of a name has variables such as ``encoder_1/kernel``: up to TF 2.2."""
     return tuple(map(int, importlib.import_module("tensorflow").__version__.split(".")[:2])) < (2, 3)

@@ -89,6 +89,7 @@ def match_owners(
     is_whole: Optional[bool] = True,
     has_numbers: bool = False,
     is_same_program: bool = False,
+    has_layer_names: bool = False,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -107,6 +108,7 @@ def match_owners(
             that Keras has made up match if all of them are in the file, or if none is and they follow each other alike.
 
         has_numbers: Whether TensorFlow adds numbers to the names of layers, also to those that a person has chosen.
+        has_layer_names: Whether a file with paths has the names of the layers, too.
         is_same_program: Whether both are of one program, so that the order of the variables is the same.
 
     Returns:
@@ -115,7 +117,7 @@ def match_owners(
     stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
     match = _Match(_variables(model, names or {}), _variables(file, file_names or {}), stems, is_ordered, is_whole)
     match.by_mapping(mapping or {})
-    match.by_path(model_paths or {}, file_paths or {})
+    match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
     match.by_names(lambda layer: (layer, layer))
     if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
         match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
@@ -176,9 +178,10 @@ class _Match:
             else:
                 self._notes.append(f"mapping: {in_file} has another shape than {owner}")
 
-    def by_path(self, model_paths: Mapping[str, str], file_paths: Mapping[str, str]) -> None:
+    def by_path(self, model_paths: Mapping[str, str], file_paths: Mapping[str, str], has_layer_names: bool) -> None:
         in_file = _unique({owner: path for owner, path in file_paths.items() if owner in self._file})
         proven = _same_structures(model_paths.values(), file_paths.values())
+        found: List[Tuple[_Variable, _Variable, str]] = []
         for path, owner in _unique(model_paths).items():
             if path not in in_file or owner in self._pairs or path.split("/")[0] not in proven:
                 continue
@@ -190,16 +193,41 @@ class _Match:
                     f"{owner}: the file has {other.owner} at the same attributes, and another variable of the same name"
                 )
             elif other.owner not in self._pairs.values():
-                self._pair(owner, other.owner, POSITION if path.split("/")[0] in _CONTAINERS else PATH)
+                found.append((one, other, POSITION if path.split("/")[0] in _CONTAINERS else PATH))
+        contradicted = self._contradicted(
+            [each[:2] for each in found if each[2] == POSITION] if has_layer_names else []
+        )
+        for one, other, rule in found:
+            if self._key(one.layer) not in contradicted:
+                self._pair(one.owner, other.owner, rule)
 
     def _names_differ(self, one: _Variable, other: _Variable) -> bool:
-        """Return whether both layers have names that a person has chosen, and each name exists on the other side."""
-        if one.layer[-1:] == other.layer[-1:] or not one.layer or not other.layer:
+        """Return whether a person has named both layers or the models around them, and the other side has each name."""
+        here, there = self._chosen(one), self._chosen(other)
+        if here == there or not here or not there:
             return False
-        if any(self._is_automatic(each.layer[-1]) for each in (one, other)):
-            return False
-        in_model, in_file = ({each.layer[-1:] for each in side.values()} for side in (self._model, self._file))
-        return one.layer[-1:] in in_file and other.layer[-1:] in in_model
+        in_model, in_file = (set(map(self._chosen, side.values())) for side in (self._model, self._file))
+        return here in in_file and there in in_model
+
+    def _chosen(self, variable: _Variable) -> Layer:
+        """Return the names of a layer, and of the models around it, that a person has chosen."""
+        return tuple(name for name in variable.layer if not self._is_automatic(name))
+
+    def _contradicted(self, pairs: Sequence[Tuple[_Variable, _Variable]]) -> Set[Layer]:
+        """Return the keys of layers whose numbers have another order on one side than on the other."""
+        groups: Dict[Layer, Set[Tuple[Tuple[int, ...], Tuple[int, ...]]]] = {}
+        for one, other in pairs:
+            if self._key(one.layer) == self._key(other.layer):
+                groups.setdefault(self._key(one.layer), set()).add((_numbers([one]), _numbers([other])))
+        found = set()
+        for key, numbers in groups.items():
+            in_file = [there for _, there in sorted(numbers)]
+            if in_file != sorted(in_file):
+                found.add(key)
+                self._notes.append(
+                    f"{'/'.join(key)}: Keras's numbers and the positions of the layers contradict each other"
+                )
+        return found
 
     def by_names(self, split: Callable[[Layer], Tuple[Layer, Layer]]) -> None:
         """Match layers whose names are equal but for the numbers of Keras.

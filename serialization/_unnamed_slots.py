@@ -78,7 +78,9 @@ class _Layout(NamedTuple):
         return self.profile.listed_slots(self.class_name, self.arguments, shape)
 
 
-def name_weight_list(state: TrainingState, model: Any, pairs: Mapping[str, str], optimizer: OptimizerAdapter) -> None:
+def name_weight_list(
+    state: TrainingState, model: Any, pairs: Mapping[str, str], optimizer: OptimizerAdapter, has_same_order: bool = True
+) -> None:
     """Name the variables in the list of a training state, or note why that is not possible.
 
     Args:
@@ -86,10 +88,14 @@ def name_weight_list(state: TrainingState, model: Any, pairs: Mapping[str, str],
         model: The model that it is for.
         pairs: Owner in the model → owner in the file.
         optimizer: The adapter of the model's optimizer.
+        has_same_order: Whether the variables of the model may have the order of those in the file.
     """
     if not state.weight_list:
         return
     possible = dict(state.owners) or _possible(state, model, pairs)
+    if not has_same_order and not state.owners and len(set(possible.values())) < len(possible):
+        state.notes.append(_UNDECIDED.format(", ".join(possible)))
+        return
     choices = [(layout, _trained(state, layout, possible)) for layout in _layouts(state, optimizer)]
     decided = [(layout, trained) for layout, trained in choices if trained is not None]
     if not decided:

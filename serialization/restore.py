@@ -18,7 +18,7 @@ from ..registry.errors import (
 )
 from . import formats
 from ._file_resources import keep_files_open
-from ._keras_introspection import all_layers, holds_models, numbers_chosen_names
+from ._keras_introspection import all_layers, holds_models, named_layers_in, numbers_chosen_names
 from ._matching import Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import name_weight_list
@@ -146,6 +146,7 @@ class _Live:
             model_paths=self._paths(kind) if paths else {},
             file_paths=paths,
             mapping=self._resolve(state),
+            has_layer_names=state.has_layer_names,
             has_numbers=numbers_chosen_names(),
         )
 
@@ -185,6 +186,19 @@ class _Live:
         pairs = ((name, owners.get(id(variable), "")) for variable, name in zip(trained, owners_of(trained)))
         return {name: matching.pairs[owner] for name, owner in pairs if owner in matching.pairs}
 
+    def may_have_order_of(self, state: TrainingState, matching: Matching) -> bool:
+        """Return whether the variables may have the order of those in a file that numbers slots.
+
+        They have the same paths, or else, as far as the order in the file is not known, the same layers in order.
+        """
+        if state.paths:
+            here = self._paths(state.path_kind)
+            return all(here.get(one) == state.paths.get(other) for one, other in matching.pairs.items())
+        pairs = matching.pairs.values()
+        layers = (dict.fromkeys(name.split("/")[0] for name in names) for names in (pairs, state.variables))
+        in_model, in_file = layers
+        return state.is_ordered or list(in_model) == [name for name in in_file if name in in_model]
+
     def _resolve(self, state: TrainingState) -> Dict[str, str]:
         """Return owner in the model → owner in the file, as the caller's mapping says."""
         found: Dict[str, str] = {}
@@ -222,16 +236,22 @@ def _inside(name: str, state: TrainingState) -> Dict[str, Shape]:
 
 def nested_names(model: Any) -> Dict[str, str]:
     """Return owner → whole name of variables that some versions name without their model, or with a number."""
-    owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
-    found: Dict[str, str] = {}
-    for layer in getattr(model, "layers", ()):
-        inside = nested_names(layer) if hasattr(layer, "layers") else {}
-        for variable, name in zip(layer.weights, owners_of(layer.weights)):
-            whole = _with_layer(inside.get(name, name), layer.name, holds_models(layer))
-            if id(variable) in owners:
-                owner = owners[id(variable)]
-                found[owner] = common_end(found.get(owner, whole), whole)  # a layer may be in several nested models
-    return {owner: whole for owner, whole in found.items() if whole != owner}
+    whole = _whole_names(model)
+    names = ((owner, whole.get(id(variable), owner)) for owner, variable in by_owner(model.weights).items())
+    return {owner: name for owner, name in names if name != owner}
+
+
+def _whole_names(layer: Any) -> Dict[int, str]:
+    """Return the names of variables, by their ids, with those of the layers around them inside this one."""
+    found: Dict[int, str] = {}
+    for each in named_layers_in(layer):
+        has_models = holds_models(each)
+        inside = _whole_names(each) if has_models else {}
+        for name, variable in by_owner(each.weights).items():
+            whole = _with_layer(inside.get(id(variable), name), each.name, has_models)
+            # a layer may be in several nested models
+            found[id(variable)] = common_end(found.get(id(variable), whole), whole)
+    return found
 
 
 def _is_there(owner: str, name: str, state: TrainingState) -> bool:
@@ -368,7 +388,7 @@ def restore_state(
     optimizer = adapter_of(model)
     if optimizer is not None:
         _drop_slots_of_other_class(state, optimizer)
-        name_weight_list(state, model, matching.pairs, optimizer)
+        name_weight_list(state, model, matching.pairs, optimizer, live.may_have_order_of(state, matching))
     report = RestoreReport(
         path,
         contents_of(state),

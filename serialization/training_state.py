@@ -97,6 +97,7 @@ class TrainingState:
     is_ordered: bool = True  # whether variables are in the order of the model's layers; if not, only names match
     paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # owner → the attributes that lead to it
     path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled
+    has_layer_names: bool = False  # whether a file with paths has the names of the layers, too
     # by scalekeeper's record: the model's variables under their names in the program that saved them, in layer order
     model_variables: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes
     model_names: Dict[str, str] = dataclasses.field(default_factory=dict)  # whole names of those in nested models

@@ -583,6 +583,12 @@ for label, changes in {
         expect="equal" if IS_KERAS_3 else "any",
     )
     Row(
+        f"towers-{label}-weights",
+        functools.partial(towers, **first),
+        functools.partial(towers, **changes),
+        forms=("weights",) if IS_KERAS_3 else (),  # Keras 2 writes no names of layers there
+    )
+    Row(
         f"towers-{label}-bare",
         functools.partial(towers, optimizer=BARE, **first),
         functools.partial(towers, optimizer=BARE, **changes),
@@ -623,6 +629,12 @@ for label, changes in {
         functools.partial(on_sequences, optimizer=BARE),
         functools.partial(on_sequences, optimizer=BARE, **changes),
         forms=("checkpoint", "saved_model", "plain_keras"),
+    )
+    Row(
+        f"models-in-layers-{label}-weights",
+        on_sequences,
+        functools.partial(on_sequences, **changes),
+        forms=("weights",) if IS_KERAS_3 else (),  # Keras 2 writes no names of layers there
     )
 
 

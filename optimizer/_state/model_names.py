@@ -11,7 +11,7 @@ import weakref
 
 import tensorflow as tf
 
-from ...serialization._keras_introspection import holds_models
+from ...serialization._keras_introspection import holds_models, named_layers_in
 from ...serialization._object_paths import tracked_children
 from ...serialization._variables import owners_of
 from ...serialization.keras.profile import MODEL_NAMES_CHILD, MODEL_NAMES_TRAINED
@@ -99,9 +99,8 @@ def _models_below(root: Any) -> Iterator[Any]:
 
 
 def _nested_models(model: Any, names: Tuple[str, ...]) -> Iterator[Tuple[str, Any]]:
-    for layer in model.layers:
+    for layer in named_layers_in(model):
         if holds_models(layer):
             path = (*names, layer.name)
             yield "/".join(path), layer
-            if hasattr(layer, "layers"):
-                yield from _nested_models(layer, path)
+            yield from _nested_models(layer, path)

@@ -74,7 +74,7 @@ class _Walk:
                 yield from self._of_container(inside, config, path)
             else:
                 is_list = _untrusted_hdf5.subgroup(inside, "vars") is None  # of layers, which have their own names
-                name = _name_in_file(inside) or child
+                name = self._name(inside) or child
                 yield from self.of_object(inside, None, path if is_list else (*path, name))
 
     def _of_container(
@@ -92,8 +92,13 @@ class _Walk:
             groups = [(name, None) for name in names]
         for child, layer in groups:
             inside = _untrusted_hdf5.subgroup(group, child)
-            name = _layer_name(layer) or _name_in_file(inside) or child
+            name = _layer_name(layer) or self._name(inside) or child
             yield from self.of_object(inside, layer, (*path, name))
+
+    def _name(self, group: Any) -> Optional[str]:
+        name = _name_in_file(group)
+        self._state.has_layer_names |= name is not None
+        return name
 
     def _require_order(self, unsorted: List[str]) -> None:
         """Mark the order as unknown if there is more than one: HDF5 sorts names by the alphabet."""
