@@ -7,13 +7,14 @@ records whether the gradients it gets are scaled: after ``scale_loss`` they are,
 
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+import functools
 import inspect
 import weakref
 
 import keras
 import tensorflow as tf
 
-from ...registry.errors import ArgumentError
+from ...registry.errors import ArgumentError, StrategyError
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
 from .._step.control_flow import without_autograph
@@ -22,10 +23,24 @@ from .._step.unscale import scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
 from .slotless_optimizers import CallableList, SlotlessAdapter
 
+# not in Keras 3.0
+_CAN_AGGREGATE = "aggregation" in inspect.signature(keras.optimizers.Optimizer.add_variable).parameters
 # entry of a state → the name of the variable in Keras's own class, in the order in which Keras creates them
 _NAMES = {name: keras_name for keras_name, name in KERAS_3_PROFILE.state_names.items()}
 # a policy's state in the graph → name → Keras variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
+
+
+@functools.lru_cache(maxsize=None)
+def _aggregation_of_state() -> Dict[str, str]:
+    """Return how replicas write the state of a policy. All of them write the same values."""
+    if not _CAN_AGGREGATE:
+        return {}
+    try:
+        keras.Variable(0.0, aggregation="none")
+    except ValueError:  # in the first versions with this argument
+        return {"aggregation": "only_first_replica"}
+    return {"aggregation": "none"}
 
 
 class Adapter(SlotlessAdapter):
@@ -67,15 +82,13 @@ class Adapter(SlotlessAdapter):
     def _keras_variables(self, state: Mapping[str, Any]) -> Dict[str, Any]:
         """Create Keras variables for a policy's state; those that Keras's own class has come first, in its order."""
         positions = {name: position for position, name in enumerate(_NAMES)}
-        add_variable = self.add_variable  # type: ignore[attr-defined]
-        is_aggregated = "aggregation" in inspect.signature(add_variable).parameters  # not in Keras 3.0
         return {
-            name: add_variable(
+            name: self.add_variable(  # type: ignore[attr-defined]
                 shape=(),
                 dtype=state[name].dtype.name,
                 initializer=keras.initializers.Constant(state[name].item()),
                 name=_NAMES.get(name, name),
-                **({"aggregation": "none"} if is_aggregated else {}),
+                **_aggregation_of_state(),
             )
             for name in sorted(state, key=lambda name: positions.get(name, len(positions)))
         }
@@ -153,7 +166,14 @@ class Adapter(SlotlessAdapter):
         return self.built and tf.distribute.get_strategy().num_replicas_in_sync == 1
 
     def _require_can_apply(self, aggregate: bool) -> None:
-        if not aggregate and tf.distribute.get_strategy().num_replicas_in_sync > 1:
+        if tf.distribute.get_strategy().num_replicas_in_sync == 1:
+            return
+        if not _CAN_AGGREGATE:
+            raise StrategyError(
+                f"Keras {keras.__version__} does not keep variables equal on all replicas, which would train apart: use "
+                "a newer Keras 3, or one device"
+            )
+        if not aggregate:
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
     def _step_counter(self) -> Any:
