@@ -251,7 +251,6 @@ class StepMonitor:
         advance: Whether a skipped step advances ``iterations``.
         counters: The counters of skipped steps.
         watched: Variables with the statistics of the last step's gradients, by name.
-        model_names: The names of nested models in a checkpoint.
     """
 
     def __init__(self, options: Monitoring, skipped_steps: str, advances_natively: bool) -> None:
@@ -260,7 +259,14 @@ class StepMonitor:
         self.watched: Dict[str, Any] = {}
         self.watch(options.watch)
         self.advance = AdvanceOnSkip(skipped_steps, advances_natively)
-        self.model_names = ModelNames()
+        self._model_names: Optional[ModelNames] = None
+
+    @property
+    def model_names(self) -> ModelNames:
+        """The names of nested models in a checkpoint; created for the first checkpoint."""
+        if self._model_names is None:
+            self._model_names = ModelNames()
+        return self._model_names
 
     def watch(self, names: Iterable[str]) -> bool:
         """Measure these statistics in every step that is traced from now on; return whether one of them is new."""
