@@ -53,10 +53,14 @@ def read_results():
 
 
 def read_installs():
-    """Return TensorFlow → how many commands install scalekeeper beside it."""
+    """Return TensorFlow → how many commands of pip install scalekeeper beside it."""
     with open(INSTALLS, encoding="utf-8") as stream:
-        rows = json.load(stream)
-    return {row["tensorflow"]: row["command"].count("pip install") for row in rows if not row["failed"]}
+        rows = [row for row in json.load(stream) if row["command"].startswith('pip install "tensorflow')]
+    return {
+        row["tensorflow"]: row["command"].count("pip install")
+        for row in rows
+        if not row["failed"] and "tf_keras" not in row["command"]
+    }
 
 
 def parts_of_page(results, installs):

@@ -170,8 +170,8 @@ class Adapter(SlotlessAdapter):
             return
         if not _CAN_AGGREGATE:
             raise StrategyError(
-                f"Keras {keras.__version__} does not keep variables equal on all replicas, which would train apart: use "
-                "a newer Keras 3, or one device"
+                f"Keras {keras.__version__} does not keep variables equal on all replicas, so they would train apart: "
+                "use a newer Keras 3, or one device"
             )
         if not aggregate:
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")

@@ -5,20 +5,11 @@ import datetime
 import pytest
 
 from scalekeeper_test_support.repository import load_script, repository_path
+from scalekeeper_test_support.tensorflow_versions import TENSORFLOWS
 
 INSTALLS = load_script("compat_tests/installs.py")
 LINES = INSTALLS.lines_of_page()
 RESULTS = {(each["tensorflow"], each["python"], each["command"]): each for each in INSTALLS.recorded()}
-# TensorFlow → the Python of its environment
-TENSORFLOWS = {
-    **dict.fromkeys(["2.0.4", "2.1.4"], "3.7"),
-    **dict.fromkeys(["2.2.3", "2.3.4", "2.4.4"], "3.8"),
-    **dict.fromkeys(["2.5.3", "2.6.5", "2.7.4"], "3.9"),
-    **dict.fromkeys(["2.8.4", "2.9.3", "2.10.1", "2.11.1"], "3.10"),
-    **dict.fromkeys(["2.12.1", "2.13.1", "2.14.1", "2.15.1"], "3.11"),
-    **dict.fromkeys(["2.16.2", "2.17.1", "2.18.1", "2.19.1"], "3.12"),
-    **dict.fromkeys(["2.20.0", "2.21.0"], "3.13"),
-}
 
 
 @pytest.mark.parametrize("line", LINES, ids=" ".join)
