@@ -258,3 +258,30 @@ def test_a_bare_optimizers_file_is_read(tmp_path, restore, flavour, optimizer):
     }
     assert number(wrapped.learning_rate) == pytest.approx(scenario.HYPERPARAMETERS[optimizer]["learning_rate"])
     assert seen["state"] == {"current_loss_scale": 1024.0, "good_steps": 0}
+
+
+def towers():
+    """A model of two models whose layers have equal names and shapes."""
+    models, inputs = [], tf.keras.Input((3,))
+    for name in ("user", "item"):
+        start = tf.keras.Input((3,))
+        inner = tf.keras.layers.Dense(3, name="fc2")(tf.keras.layers.Dense(3, name="fc1")(start))
+        models.append(tf.keras.Model(start, inner, name=name))
+    return tf.keras.Model(inputs, tf.keras.layers.add([model(inputs) for model in models]))
+
+
+def test_tensorflows_class_reads_a_checkpoint_with_names_of_models(tmp_path):
+    """TensorFlow's own class passes over the names of nested models that scalekeeper writes: nothing is left over."""
+    data = tf.reshape(tf.range(24.0), (8, 3)) / 24
+    written, read = towers(), towers()
+    optimizers = {}
+    for model, wrap in ((written, LossScaleOptimizer), (read, upstream)):
+        optimizers[model] = wrap(tf.keras.optimizers.Adam(0.01), "dynamic")
+        model.compile(optimizers[model], "mse")
+        model.fit(data, data, epochs=2 if model is written else 1, verbose=0)
+    path = tf.train.Checkpoint(model=written, optimizer=optimizers[written]).save(str(tmp_path / "checkpoint"))
+    status = tf.train.Checkpoint(model=read, optimizer=optimizers[read]).restore(path)
+    status.assert_existing_objects_matched()
+    for expected, actual in zip(written.get_weights(), read.get_weights()):
+        assert expected.tolist() == actual.tolist()
+    assert int(number(inner_of(optimizers[read]).iterations)) == 2
