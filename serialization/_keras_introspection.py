@@ -40,16 +40,21 @@ def all_layers(model: Any) -> List[Any]:
     return [model, *(layer for each in inside for layer in each)]
 
 
+def is_model(layer: Any) -> bool:
+    """Return whether an object is a model; up to TF 2.2, lists that layers track have layers too, but no name."""
+    return hasattr(layer, "layers") and hasattr(layer, "name")
+
+
 def holds_models(layer: Any) -> bool:
     """Return whether a layer is a model, or holds one, as TimeDistributed may."""
-    return any(hasattr(each, "layers") for each in all_layers(layer))
+    return any(map(is_model, all_layers(layer)))
 
 
 def named_layers_in(layer: Any) -> List[Any]:
     """Return the layers of a model, or the models that another layer holds."""
-    if hasattr(layer, "layers"):
+    if is_model(layer):
         return list(layer.layers)
-    models = [each for each in all_layers(layer) if hasattr(each, "layers")]
+    models = list(filter(is_model, all_layers(layer)))
     inside = {id(each) for model in models for each in all_layers(model)[1:]}
     return [model for model in models if id(model) not in inside]
 

@@ -1,5 +1,6 @@
 """load_model of files that have slots for some variables and not for others."""
 
+import re
 import warnings
 
 import numpy as np
@@ -35,7 +36,8 @@ def test_slots_for_some_variables_are_an_error(tmp_path):
     model.save(str(path))
     with pytest.raises(scalekeeper.IncompleteRestoreError) as caught:
         scalekeeper.load_model(path)
-    assert {"b/kernel: m", "b/bias: v"} <= set(caught.value.report.missing)
+    missing = {re.sub(r"_\d+/", "/", name) for name in caught.value.report.missing}  # up to 2.2, names have numbers
+    assert {"b/kernel: m", "b/bias: v"} <= missing
     assert "allow_partial=True" in str(caught.value)
 
 
@@ -59,9 +61,8 @@ def test_variables_that_never_had_slots_load_with_a_warning(suffix, tmp_path):
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         loaded = scalekeeper.load_model(path)
-    assert any(
-        each.category is scalekeeper.IncompleteRestoreWarning and "b/kernel" in str(each.message) for each in told
-    )
+    messages = [str(each.message) for each in told if each.category is scalekeeper.IncompleteRestoreWarning]
+    assert any(re.search(r"\bb(_\d+)?/kernel", message) for message in messages)
     expected, found = slots_of(model), slots_of(loaded)
     assert sorted(expected) == ["a/bias", "a/kernel", "c/bias", "c/kernel"]
     assert {name: found[name] for name in expected} == expected

@@ -11,7 +11,7 @@ import weakref
 
 import tensorflow as tf
 
-from ...serialization._keras_introspection import holds_models, named_layers_in
+from ...serialization._keras_introspection import holds_models, is_model, named_layers_in
 from ...serialization._object_paths import tracked_children
 from ...serialization._variables import owners_of
 from ...serialization.keras.profile import MODEL_NAMES_CHILD, MODEL_NAMES_TRAINED
@@ -88,7 +88,7 @@ def _models_below(root: Any) -> Iterator[Any]:
     for _ in range(_DEPTH):
         following = []
         for each in level:
-            if hasattr(each, "layers") and hasattr(each, "weights"):
+            if is_model(each):
                 yield each
                 continue
             for _, child in tracked_children(each):
