@@ -4,8 +4,8 @@
 
 ``FOLDER`` holds one record for each environment that ran (see ``scalekeeper_test_support.matrix_plugin``). Every
 value of every parameter must have passed in one of the environments that share it. If it was skipped there, because
-the installed Keras lacks something, it must have passed in another environment of the fast run. The share of an
-environment without a record is not counted: tox names that environment.
+the installed Keras lacks something, its function must have passed in another environment of the fast run. The share of
+an environment without a record is not counted: tox names that environment.
 """
 
 import json
@@ -30,21 +30,21 @@ def read_records(folder):
 
 def uncovered(records):
     """Return the tests that no environment ran: pairs of the environments that share a value, and the value."""
-    wanted, results = set(), {}
+    wanted, results, passed = set(), {}, set()
     for record in records.values():
         for node, (function, targets, shared_by) in record["collected"].items():
             outcome = record["results"].get(node, ("not run",))[0]
+            if outcome == "passed":
+                passed.add(function)
             for name, value in targets:
                 key = (function, name, value)
                 if shared_by and all(environment in records for environment in shared_by):
                     wanted.add((tuple(shared_by), key))
-                results.setdefault(key, set()).add(outcome)
                 results.setdefault((tuple(shared_by), key), set()).add(outcome)
     return sorted(
         (shared_by, key)
         for shared_by, key in wanted
-        if "passed" not in results[shared_by, key]
-        and not ("skipped" in results[shared_by, key] and "passed" in results[key])
+        if "passed" not in results[shared_by, key] and not ("skipped" in results[shared_by, key] and key[0] in passed)
     )
 
 

@@ -176,7 +176,6 @@ CASES = [("default", name, scale_name) for name in sorted(INNER) for scale_name 
 CASES += [("legacy", name, "dynamic") for name in sorted(INNER) if "legacy" in OPTIMIZERS and name not in LATER]
 
 
-@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize(("kind", "name", "scale_name"), CASES)
 def test_equal_at_every_step(kind, name, scale_name):
     """200 steps with overflows: weights, slots, iterations, scale and counter are equal after each, bit for bit."""

@@ -309,6 +309,7 @@ def test_another_backend():
     assert b"KERAS_BACKEND to tensorflow" in printed
 
 
+@pytest.mark.slow("py313-tf221-tfkeras")
 def test_two_kerases_in_one_process():
     """Where Keras 3 and tf_keras are both installed, each optimizer gets the class of its own Keras."""
     keras, tf_keras = sys.modules.get("keras"), pytest.importorskip("tf_keras", reason="tf_keras is not installed")

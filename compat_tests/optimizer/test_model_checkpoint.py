@@ -8,8 +8,6 @@ import scalekeeper
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS
 from scalekeeper_test_support.small_model import build
 
-pytestmark = pytest.mark.slow(is_divided=True)
-
 DATA = np.random.RandomState(3).rand(8, 3).astype("float32")
 POLICIES = {
     "dynamic": {"name": "dynamic", "initial_loss_scale": 1024.0, "increment_period": 3},

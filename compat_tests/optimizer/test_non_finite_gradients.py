@@ -206,7 +206,6 @@ def on_replicas():
     return json.loads(printed.splitlines()[-1])
 
 
-@pytest.mark.slow
 @KINDS
 def test_bad_numbers_on_one_of_two_replicas(on_replicas, kind):
     """Small and large gradients: both replicas skip; what is finite on both is applied, with its sum."""

@@ -37,6 +37,7 @@ def key_of(name):
     return f"optimizer/{name}/.ATTRIBUTES/VARIABLE_VALUE"
 
 
+@pytest.mark.each_environment
 @KINDS
 @pytest.mark.parametrize(("given", "resolved"), [("native", NATIVE), ("advance", "advance"), ("hold", "hold")], ids=str)
 def test_the_choice_is_told(kind, given, resolved):

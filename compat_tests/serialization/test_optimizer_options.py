@@ -10,7 +10,6 @@ from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES,
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
 pytestmark = [
-    pytest.mark.slow(is_divided=True),
     pytest.mark.filterwarnings("ignore:You are saving your model as an HDF5 file"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of NumPy, about Keras 3's own variables
 ]

@@ -113,7 +113,6 @@ def test_the_steps_show_what_they_must(uninterrupted):
         assert before[-1]["skips"][1] > 0
 
 
-@pytest.mark.slow(is_divided=True)
 @COMBINATIONS
 def test_state_dict(kind, inner, policy, uninterrupted, tmp_path):
     """A new optimizer goes on from a state that was in memory, or in an .npz file; it is JSON beside the arrays."""
@@ -131,7 +130,6 @@ def test_state_dict(kind, inner, policy, uninterrupted, tmp_path):
     json.dumps({name: value for name, value in state.items() if name not in ("slots", "scalars")})
 
 
-@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @COMBINATIONS
 def test_models(kind, inner, policy, suffix, uninterrupted, tmp_path):
@@ -224,7 +222,6 @@ def assert_states_equal(one, other):
             np.testing.assert_array_equal(value, other["slots"][owner][name])
 
 
-@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize("policy", sorted(OTHERS))
 def test_every_kind_of_state_comes_back(policy, tmp_path):
     """Policies with other pieces of state: from a state, a model's file, and a plain checkpoint."""
@@ -292,7 +289,6 @@ def test_a_state_of_other_variables_is_refused_whole():
     assert int(other.optimizer.iterations.numpy()) == 0
 
 
-@pytest.mark.slow(is_divided=True)
 @hypothesis.settings(max_examples=int(os.environ.get("SCALEKEEPER_EXAMPLES", "20")), deadline=None)
 @hypothesis.given(
     initial=strategies.floats(1, 2.0**40, width=32),

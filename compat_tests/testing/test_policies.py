@@ -29,7 +29,7 @@ CONTRACT = loss_scale_checks(*POLICIES)
 TOGETHER = CONTRACT.args[1][0].subject.companions
 
 
-@pytest.mark.slow(is_divided=True)
+@pytest.mark.slow("py38-tf23", "py310-tf210", "py311-tf215", "py313-tf221-tfkeras", is_divided=True)
 @CONTRACT
 def test_contract(check):
     """One check of one policy of ours."""

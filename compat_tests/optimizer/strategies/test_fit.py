@@ -5,8 +5,6 @@ import pytest
 
 from scalekeeper_test_support import installed_keras
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def found(run_scenario):

@@ -5,8 +5,6 @@ import pytest
 
 from scalekeeper_test_support import installed_keras, replica_comparisons, strategy_scenarios
 
-pytestmark = pytest.mark.slow
-
 REPLICAS = 4
 STEPS = 50
 COMPARED = "Adam"  # as in scenarios/loops.py

@@ -125,7 +125,6 @@ def test_a_layer_of_ones_own(tmp_path):
     assert int(again.optimizer.iterations) == 1
 
 
-@pytest.mark.slow(is_divided=True)
 def test_a_long_configuration(tmp_path):
     """More than an attribute of an H5 file has room for in one piece."""
     inputs = hidden = tf.keras.Input(shape=(2,))
@@ -155,7 +154,6 @@ def optimizers():
             yield pytest.param(module, name, arguments, id=f"{kind} {name} {arguments or ''}".strip())
 
 
-@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize(("module", "name", "arguments"), list(optimizers()))
 def test_the_order_of_slots_is_the_optimizers_own(module, name, arguments):
     """As its list of variables has them."""
