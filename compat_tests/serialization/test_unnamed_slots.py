@@ -1,5 +1,6 @@
 """Lists of slots without names, as plain Keras writes them: decoded where the order is proven, else refused."""
 
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -78,7 +79,12 @@ def test_weights_without_a_configuration(tmp_path):
         path = tmp_path / f"{len(frozen)}.weights.h5"
         model.save_weights(str(path))
         other = compiled("Adam", {}, names="abcde", frozen=frozen)
-        if frozen:
+        with h5py.File(str(path), "r") as file:
+            has_slots = "optimizer" in file or "_optimizer" in file
+        if not has_slots:  # up to 2.11, which writes the layers only
+            with pytest.raises(IncompleteRestoreError):
+                scalekeeper.restore(other, path)
+        elif frozen:
             with pytest.raises(IncompleteRestoreError, match="save_model"):
                 scalekeeper.restore(other, path)
         else:
