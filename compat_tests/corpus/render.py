@@ -18,7 +18,9 @@ RESULTS = repository_path("compat_tests", "corpus", "results")
 TITLES = {
     "tf20": "2.0",
     "tf23": "2.3",
+    "tf27": "2.7",
     "tf210": "2.10",
+    "tf213": "2.13",
     "tf215": "2.15",
     "tfkeras": "2.21 tf_keras",
     "keras3": "2.21 Keras 3",
