@@ -40,6 +40,23 @@ def all_layers(model: Any) -> List[Any]:
     return [model, *(layer for each in inside for layer in each)]
 
 
+def finalize_layers(model: Any) -> None:
+    """Make layers compute again what they derive from their variables, such as the constants of Normalization.
+
+    Keras does it in some of its own ways of loading only. Functions that Keras has traced hold the old constants, so
+    they are traced again. In graph mode the derived values are read from the variables in each run.
+    """
+    if not importlib.import_module("tensorflow").executing_eagerly():
+        return
+    default = getattr(installed_keras().layers.Layer, "finalize_state", None)
+    layers = [each for each in all_layers(model) if getattr(type(each), "finalize_state", default) is not default]
+    for layer in layers:
+        layer.finalize_state()
+    for name in ("train_function", "test_function", "predict_function") if layers else ():
+        if getattr(model, name, None) is not None:
+            setattr(model, name, None)
+
+
 def is_model(layer: Any) -> bool:
     """Return whether an object is a model; up to TF 2.2, lists that layers track have layers too, but no name."""
     return hasattr(layer, "layers") and hasattr(layer, "name")

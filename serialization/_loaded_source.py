@@ -9,7 +9,7 @@ import numpy as np
 
 from ..registry.errors import ConversionError, TranslationError, UnreadableFileError
 from ._rebuilt_models import model_from_config, named_after
-from ._variables import owners_of
+from ._variables import owners_of, weights_of
 from .formats import Format
 from .keras._model_config import translate_compile_config, translate_model_config
 from .keras._optimizer_config import EncodedConfig, OptimizerConfig, decode_config, encode_config, inner_config
@@ -102,7 +102,7 @@ def with_model(
     )
     if not before.slots and not before.weight_list:
         state.slots = {}  # those of the new optimizer are not the file's
-    absent = sorted({*owners_of(model.weights)} & {*report.missing})
+    absent = sorted({*owners_of(weights_of(model))} & {*report.missing})
     if absent:
         raise UnreadableFileError(f"{path}: lacks weights of the model: {', '.join(absent)}")
     unused = [name for name in report.unused if not name.startswith("loss scale: ")]

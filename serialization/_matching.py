@@ -122,6 +122,7 @@ def match_owners(
     if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
         match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
     match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
+    match.by_names_without_layer()
     if has_numbers:
         match.by_names_without_numbers()
     if is_same_program:
@@ -274,6 +275,20 @@ class _Match:
         )
         named = [each for each in in_file if not each.leaf.isdigit()]
         self._pair_layers(in_model, named, NAME)
+
+    def by_names_without_layer(self) -> None:
+        """Match variables whose own names have no layer, although one side knows the models around them.
+
+        Normalization creates such variables if it is adapted before a model calls it.
+        """
+        repeated = {each.split("#")[0] for each in (*self._model, *self._file) if "#" in each}
+        in_file = self._left_in_file()
+        for owner, one in self._left_in_model().items():
+            other = in_file.get(owner)
+            if other is None or "/" in owner or owner.split("#")[0] in repeated or owner.isdigit():
+                continue
+            if one.shape == other.shape and not (one.layer and other.layer):
+                self._pair(owner, owner, NAME)
 
     def _by_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]) -> None:
         if self._is_whole is None:

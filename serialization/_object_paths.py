@@ -15,7 +15,7 @@ import h5py
 import numpy as np
 
 from ._keras_introspection import all_layers
-from ._variables import owners_of
+from ._variables import by_owner, weights_of
 
 CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
 # children of models that number layers, or list what is reached by other attributes, too
@@ -42,7 +42,7 @@ def is_position(name: str) -> bool:
 
 def checkpoint_paths(model: Any) -> Dict[str, str]:
     """Return the paths that a checkpoint of the model has, without those that number layers."""
-    owners = {id(_tensor(each)): owner for owner, each in zip(owners_of(model.weights), model.weights)}
+    owners = {id(_tensor(each)): owner for owner, each in by_owner(weights_of(model)).items()}
     found: Dict[str, str] = {}
     seen = {id(model)}
     level: List[Tuple[Any, Tuple[str, ...]]] = [(model, ())]
@@ -91,8 +91,8 @@ def keras_paths(model: Any) -> Dict[str, str]:
 
     The installed Keras writes such a file, in which every variable is replaced by its index.
     """
-    owners = dict(zip(map(id, model.weights), owners_of(model.weights)))
-    indices = {id(each): index for index, each in enumerate(model.weights)}
+    owners = {id(each): owner for owner, each in by_owner(weights_of(model)).items()}
+    indices = {id(each): index for index, each in enumerate(weights_of(model))}
     names = list(owners.values())
     with tempfile.TemporaryDirectory() as folder, _saving_indices(model, indices):
         path = os.path.join(folder, "indices.weights.h5")

@@ -11,9 +11,9 @@ import dataclasses
 import json
 
 from ..registry.errors import TranslationError, UnreadableFileError
-from ._keras_introspection import installed_keras, version_of
+from ._keras_introspection import finalize_layers, installed_keras, version_of
 from ._matching import SAME_NAMES
-from ._variables import assign_all, by_owner, owners_of
+from ._variables import assign_all, by_owner, weights_of
 from .keras._changed_meanings import activations, register_activations
 from .restore import restore_state
 from .training_state import TrainingState, rename_owners
@@ -43,6 +43,7 @@ def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[st
             model = load_with_keras(path, custom_objects, compile=False)
             if not hasattr(model, "compile"):
                 raise TypeError(f"its class {type(model).__name__} is unknown")
+            finalize_layers(model)
             return RebuiltModel(model, named_after(model, state))
         except Exception as error:  # Keras raises many types for files of another version
             if state.model_config is None:
@@ -122,14 +123,12 @@ def _fill(model: Any, state: TrainingState, path: str) -> None:
     Raises:
         IncompleteRestoreError: The file lacks some of them.
     """
-    live = by_owner(model.weights)
+    live = by_owner(weights_of(model))
     if live.keys() <= state.variables.keys():
         assign_all((variable, state.variables[owner]) for owner, variable in live.items())
     else:
         restore_state(model, state, path)
-    for layer in _leaves(model):
-        if hasattr(layer, "finalize_state"):
-            layer.finalize_state()  # Keras 3's Normalization computes with copies of its variables
+    finalize_layers(model)
 
 
 # Names
@@ -152,13 +151,13 @@ def pairs_by_layer(model: Any, state: TrainingState) -> Optional[Dict[str, str]]
 
     None if the file does not tell its layers, or if they do not have the variables of the model's layers.
     """
-    owners = {id(variable): owner for variable, owner in zip(model.weights, owners_of(model.weights))}
+    owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
     if state.layers:
         in_file = list(state.layers.items())
         in_model = [(layer.name, [*layer.trainable_weights, *layer.non_trainable_weights]) for layer in model.layers]
     else:
         in_file = list(_by_layer_in_config(state))
-        in_model = [(layer.name, list(layer.weights)) for layer in _leaves(model)]
+        in_model = [(layer.name, weights_of(layer)) for layer in _leaves(model)]
     groups: Dict[str, List[List[str]]] = {}
     for name, names in in_file:
         groups.setdefault(name.replace("/", "_"), []).append(names)

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 from ..registry.errors import ArgumentError
 from ._keras_introspection import all_layers
 from ._optimizer_weight_lists import decode_weights
-from ._variables import by_owner
+from ._variables import by_owner, weights_of
 from .keras._optimizer_config import inner_class, inner_config
 from .keras.profile import KerasProfile, keras_number, profile_of_inner, profiles
 from .optimizer_adapter import OptimizerAdapter
@@ -141,7 +141,7 @@ def _possible(state: TrainingState, model: Any, pairs: Mapping[str, str]) -> Dic
     """Return owner in the file → shape of the variables that can be trained, in order."""
     in_model = {owner: own for own, owner in pairs.items()}
     order = list(state.variables) if state.is_ordered else [*in_model]
-    variables, trainable = by_owner(model.weights), _can_be_trained(model)
+    variables, trainable = by_owner(weights_of(model)), _can_be_trained(model)
     return {
         owner: state.variables[owner].shape
         for owner in order

@@ -60,6 +60,11 @@ def assign(variable: Any, value: Any) -> None:
     assign_all([(variable, value)])
 
 
+def weights_of(layer: Any) -> List[Any]:
+    """Return the variables of a layer or model; up to Keras 2.15, ``weights`` has handlers of vocabularies too."""
+    return [each for each in layer.weights if hasattr(each, "shape")]
+
+
 def owners_of(variables: Sequence[Any]) -> List[str]:
     """Return the name that each variable has in a file; a second one of the same name gets its index appended."""
     names = [getattr(variable, "path", variable.name).split(":")[0] for variable in variables]

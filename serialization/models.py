@@ -16,7 +16,7 @@ from ._keras_saving import by_scalekeeper
 from ._matching import Matching
 from ._object_paths import checkpoint_paths, has_layer_names, keras_paths
 from ._rebuilt_models import can_load, rebuild
-from ._variables import by_owner, lazy_values, shapes_by_owner
+from ._variables import by_owner, lazy_values, shapes_by_owner, weights_of
 from .keras._model_config import rules_of_installed_keras, translate_compile_config
 from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale, shipped
 from .keras.profile import profile_of_package
@@ -55,10 +55,10 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
     optimizer = adapter_of(model)
     state = None if optimizer is None else optimizer._give_state()
     if optimizer is not None and state is not None:
-        owners = {id(variable): owner for owner, variable in by_owner(model.weights).items()}
+        owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
         trained = by_owner(optimizer._known_variables())
         rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
-        state.model_variables = shapes_by_owner(model.weights)
+        state.model_variables = shapes_by_owner(weights_of(model))
         state.model_names = nested_names(model)
         if not has_layer_names(model):
             state.model_attributes = checkpoint_paths(model)
@@ -142,7 +142,7 @@ def training_state_of(model: Any) -> TrainingState:
     optimizer = adapter_of(model)
     assert optimizer is not None
     state = optimizer._give_state()
-    state.variables = lazy_values(by_owner(model.weights))
+    state.variables = lazy_values(by_owner(weights_of(model)))
     return state
 
 

@@ -1,6 +1,6 @@
 """``restore``: load a file into a model that was built in code, and report what was found."""
 
-from typing import Any, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import functools
 import re
@@ -18,11 +18,11 @@ from ..registry.errors import (
 )
 from . import formats
 from ._file_resources import keep_files_open
-from ._keras_introspection import all_layers, holds_models, named_layers_in, numbers_chosen_names
+from ._keras_introspection import all_layers, finalize_layers, holds_models, named_layers_in, numbers_chosen_names
 from ._matching import Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import name_weight_list
-from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of
+from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
 from .keras._optimizer_config import inner_class
 from .keras._slots import slots_of_class
@@ -116,7 +116,7 @@ class _Live:
     """A model in code, and how its variables match those of a file."""
 
     def __init__(self, model: Any, mapping: Optional[Mapping[str, Any]] = None) -> None:
-        self.variables = by_owner(model.weights)
+        self.variables = by_owner(weights_of(model))
         self._model = model
         self._shapes = {owner: tuple(variable.shape) for owner, variable in self.variables.items()}
         self._mapping = mapping or {}
@@ -171,7 +171,7 @@ class _Live:
     @property
     def frozen_layers(self) -> FrozenSet[str]:
         """The names of layers with variables that are not trained although they could be."""
-        layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and layer.weights]
+        layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and weights_of(layer)]
         return frozenset(layer.name for layer in layers if not layer.trainable)
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
@@ -237,7 +237,7 @@ def _inside(name: str, state: TrainingState) -> Dict[str, Shape]:
 def nested_names(model: Any) -> Dict[str, str]:
     """Return owner → whole name of variables that some versions name without their model, or with a number."""
     whole = _whole_names(model)
-    names = ((owner, whole.get(id(variable), owner)) for owner, variable in by_owner(model.weights).items())
+    names = ((owner, whole.get(id(variable), owner)) for owner, variable in by_owner(weights_of(model)).items())
     return {owner: name for owner, name in names if name != owner}
 
 
@@ -247,7 +247,7 @@ def _whole_names(layer: Any) -> Dict[int, str]:
     for each in named_layers_in(layer):
         has_models = holds_models(each)
         inside = _whole_names(each) if has_models else {}
-        for name, variable in by_owner(each.weights).items():
+        for name, variable in by_owner(weights_of(each)).items():
             whole = _with_layer(inside.get(id(variable), name), each.name, has_models)
             # a layer may be in several nested models
             found[id(variable)] = common_end(found.get(id(variable), whole), whole)
@@ -424,10 +424,38 @@ def restore_state(
             report.unused.append("the optimizer's state")
             report.notes.append("the optimizer's state was ignored: the model is not compiled with an optimizer")
     if with_weights:
+        report.missing.extend(_missing_vocabularies(model, state.model_config))
         assign_all((live.variables[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
+        finalize_layers(model)
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     return report._replace(complete=not report.missing and not report.unused)
+
+
+def _missing_vocabularies(model: Any, config: Any) -> List[str]:
+    """Return the lookup layers whose vocabulary may not be that of a file; restore does not read vocabularies.
+
+    Without a configuration in the file, a vocabulary that the constructor got is a part of the code.
+    """
+    layers = [layer for layer in all_layers(model) if hasattr(layer, "get_vocabulary")]
+    inside = [getattr(layer, "_lookup_layer", None) for layer in layers]  # of TextVectorization
+    recorded = dict(_vocabularies(config))
+    found = []
+    for layer in layers:
+        given, in_file = layer.get_config().get("vocabulary"), recorded.get(layer.name)
+        is_code = given is not None and config is None
+        is_same = given is not None and in_file is not None and list(map(str, given)) == list(map(str, in_file))
+        if not is_code and not is_same and not any(layer is each for each in inside):
+            found.append(f"{layer.name}: vocabulary")
+    return found
+
+
+def _vocabularies(config: Any) -> Iterator[Tuple[str, Any]]:
+    """Yield the names of the lookup layers in a model's configuration, with their vocabularies."""
+    for each in config.values() if isinstance(config, Mapping) else config if isinstance(config, list) else ():
+        if isinstance(each, Mapping) and "vocabulary" in each and "name" in each:
+            yield each["name"], each["vocabulary"]
+        yield from _vocabularies(each)
 
 
 def _lacks_some_slots(state: TrainingState, transfer: Transfer) -> bool:

@@ -19,7 +19,7 @@ from . import formats
 from ._file_resources import keep_files_open
 from ._matching import Shape, match_owners
 from ._optimizer_weight_lists import Expected, decode_weights
-from ._variables import by_owner
+from ._variables import by_owner, weights_of
 from .keras._optimizer_config import OptimizerConfig, decode_config, inner_class
 from .keras._slots import slots_of_class
 from .models import load_model, training_state_of
@@ -150,10 +150,10 @@ def _state_of(model: Any, state: TrainingState) -> TrainingState:
 
 def _layer_names(model: Any) -> Dict[str, str]:
     """Return owner → name with the layer's own name: up to 2.3, a second model in a process gets numbers after it."""
-    owners = {id(variable): owner for owner, variable in by_owner(model.weights).items()}
+    owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
     names: Dict[str, str] = {}
     for layer in model.layers:
-        for variable in layer.weights:
+        for variable in weights_of(layer):
             owner = owners[id(variable)]
             scope, _, rest = owner.partition("/")
             if re.fullmatch(re.escape(layer.name) + r"_[0-9]+", scope):

@@ -10,6 +10,7 @@ import os
 import pytest
 import tensorflow as tf
 
+import scalekeeper
 from scalekeeper import LossScaleOptimizer
 from scalekeeper.serialization.formats import checkpoint
 from scalekeeper_test_support.golden import archives, matrix, scenario
@@ -285,3 +286,16 @@ def test_tensorflows_class_reads_a_checkpoint_with_names_of_models(tmp_path):
     for expected, actual in zip(written.get_weights(), read.get_weights()):
         assert expected.tolist() == actual.tolist()
     assert int(number(inner_of(optimizers[read]).iterations)) == 2
+
+
+@pytest.mark.parametrize("loss_scale", [8.0, "dynamic"])
+def test_nested_models_do_not_hide_the_optimizer(loss_scale, tmp_path):
+    """The optimizer's state of a checkpoint with the names of nested models is restored, whatever its policy."""
+    data = tf.reshape(tf.range(24.0), (8, 3)) / 24
+    written, read = towers(), towers()
+    for model, epochs in ((written, 2), (read, 1)):
+        model.compile(LossScaleOptimizer(tf.keras.optimizers.SGD(0.01), loss_scale), "mse")
+        model.fit(data, data, epochs=epochs, verbose=0)
+    path = tf.train.Checkpoint(model=written).save(str(tmp_path / "checkpoint"))
+    assert scalekeeper.restore(read, path).complete
+    assert int(number(read.optimizer.iterations)) == 2

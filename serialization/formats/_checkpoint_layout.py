@@ -247,6 +247,8 @@ class _Parts:
         children = self._graph.nodes[node_id].children
         if self._graph.nodes[node_id].slots or outer != node_id or self._has_policy(children):
             return True
+        if MODEL_NAMES_CHILD in children:  # only the optimizers of scalekeeper have it
+            return True
         if not any(name in children for name in (*_HYPERS, *_RATES, *_LISTS)):
             return False
         return all(name in _LISTS or self._is_list(child) for name, child in children.items())

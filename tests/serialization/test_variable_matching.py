@@ -243,3 +243,20 @@ def test_nested_models_of_one_program_match_by_the_order_of_their_variables():
     """A record and the file that it is in have the same order."""
     file = {f"layer-{index}/{name}/kernel": (3, 3) for index in (0, 1) for name in "xy"}
     assert match_owners(NESTED, file, is_same_program=True).pairs == dict(zip(NESTED, file))
+
+
+def test_a_name_without_a_layer_matches_inside_a_nested_model():
+    """Normalization that is adapted before a model calls it names its variables without a layer."""
+    shapes = {"mean": (2,), "variance": (2,), "dense/kernel": (2, 1)}
+    names = {"mean": "nested/mean", "variance": "nested/variance"}
+    found = match_owners(shapes, shapes, is_ordered=False, names=names)
+    assert found.pairs == {name: name for name in shapes}
+    assert found.rules["mean"] == "name"
+
+
+def test_a_name_without_a_layer_that_two_variables_have_is_not_matched():
+    """Two nested models have a variable of this name: the order proves nothing."""
+    shapes = {"mean": (2,), "mean#1": (2,), "dense/kernel": (2, 1)}
+    names = {"mean": "one/mean", "mean#1": "two/mean"}
+    found = match_owners(shapes, shapes, is_ordered=False, names=names)
+    assert found.pairs == {"dense/kernel": "dense/kernel"}
