@@ -6,6 +6,7 @@ versions. The sections ``[tensorflow]`` and ``[tensorflow-…]`` of tox.ini say 
 
 import atexit
 import importlib.util
+import os
 import pathlib
 import shutil
 import subprocess
@@ -41,6 +42,8 @@ def tox_extend_envs():
 @impl
 def tox_add_core_config(core_conf, state):
     """Set up the environments with a TensorFlow, the list of those that run without ``-e``, and the labels."""
+    if getattr(state.conf.options, "parallel", 0) != 0:  # None is as many as there are environments
+        os.environ.setdefault("SCALEKEEPER_PROCESSES", "0")  # the environments use all cores together
     for variant in VERSIONS.VARIANTS:
         sections = ([f"tensorflow-{variant}"] if variant else []) + ["tensorflow", "testenv"]
         for environment in VERSIONS.ENVIRONMENTS:
@@ -71,7 +74,8 @@ def is_found(version):
     command = shutil.which(f"python{version}")
     if command is None:
         return False
-    answer = subprocess.run([command, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    chosen = {**os.environ, "PYENV_VERSION": version}  # as [testenv] chooses it
+    answer = subprocess.run([command, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=chosen)
     return answer.stdout.decode().startswith(f"Python {version}.")
 
 

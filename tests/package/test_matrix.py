@@ -61,7 +61,7 @@ def test_the_long_run_leaves_nothing_out():
         words = re.split(r"[\s:{}]+", command)
         assert [word for word in words if word.startswith("-")] == []
         assert {"tests/serialization", "compat_tests"} <= set(words)
-    assert tox_ini()["shared"]["processes"] == "-n 2 --max-worker-restart 0 --dist loadfile"
+    assert tox_ini()["shared"]["processes"] == "-n {env:SCALEKEEPER_PROCESSES:2} --max-worker-restart 0 --dist loadfile"
     assert "--fast" not in tox_ini()["tensorflow-every"]["record"]
 
 

@@ -16,7 +16,7 @@ def read(name):
 def test_ci_runs_the_readmes_test_command():
     """The last line of .ci/run stands in the README as it is."""
     command = read(".ci/run").strip().splitlines()[-1]
-    assert command == "python -m pip install tox && python -m tox"
+    assert command == "python -m pip install tox && python -m tox -p auto"
     assert f"```console\n{command}\n```" in read("README.md")
 
 
