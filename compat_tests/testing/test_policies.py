@@ -148,6 +148,7 @@ for each in SUBJECTS.values():
     each.companions = TOGETHER
 
 
+@pytest.mark.slow("py38-tf23", "py310-tf210", "py311-tf215", "py313-tf221-tfkeras", is_divided=True)
 @pytest.mark.parametrize(("cls", "checks", "message"), BROKEN, ids=lambda value: getattr(value, "__name__", None))
 def test_a_broken_policy_fails_the_right_check(cls, checks, message):
     """And no other; the message says what to do."""

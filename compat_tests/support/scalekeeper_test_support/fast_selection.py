@@ -20,7 +20,8 @@ class CollectedTest(NamedTuple):
         function: The identifier of its function.
         parameters: The values of its parameters, by name.
         shared_by: The environments among which the values are divided.
-        unit: Tests with the same unit run in the same environment; if empty, each value is assigned by itself.
+        unit: Tests with the same unit run in the same environment; if empty, each value is assigned by itself, and is
+            the same for all tests of a file: they share what a fixture has made for that value.
 
     Tests that no environment of the fast run has are shared by nobody.
     """
@@ -40,7 +41,7 @@ class CollectedTest(NamedTuple):
         """Return the environment that a value is assigned to, or an empty string."""
         if not self.shared_by:
             return ""
-        words = (self.unit,) if self.unit else (self.function, *target)
+        words = (self.unit,) if self.unit else (self.function.partition("::")[0], target[1])
         return self.shared_by[_number(*words) % len(self.shared_by)]
 
 

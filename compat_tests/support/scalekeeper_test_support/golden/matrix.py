@@ -49,6 +49,9 @@ CONSUMERS = {
     "k3": "k3",
 }
 
+# consumers with the same kind of optimizers
+ALIKE = (("tf20", "tf21", "tf22", "tf23"), ("tf215", "tfk"), ("tf215L", "tfkL"))
+
 POLICIES = ("fixed", "dynamic", "dynamic4", "custom")
 OPTIMIZERS = ("sgd", "adam", "rmsprop")
 # format → what lies in a case's folder
@@ -208,14 +211,20 @@ def cells(consumer_cls, consumer):
     return found
 
 
-def part(consumer_cls, consumer):
+def alike(consumer):
+    """Return the consumers with the same kind of optimizers whose environments share the cells of the fast run."""
+    return next((consumers for consumers in ALIKE if consumer in consumers), (consumer,))
+
+
+def part(consumer_cls, consumers):
     """A part of the cells, always the same: all pairs of producer and format, of format, way and policy, and so on.
 
     Greedy: a cell is taken if it has a pair that no cell before it had. So each producer is read in every format, each
-    format in every way with every policy and every optimizer, at least once.
+    format in every way with every policy and every optimizer, at least once by one of the consumers.
     """
     seen, taken = set(), []
-    for cell in sorted(cells(consumer_cls, consumer), key=lambda cell: spread(cell.name)):
+    whole = [cell for consumer in consumers for cell in cells(consumer_cls, consumer)]
+    for cell in sorted(whole, key=lambda cell: spread(cell.name)):
         case = cell.case
         pairs = {
             ("producer, format", case.producer, cell.format),
