@@ -110,6 +110,7 @@ def sources():
                 yield case, file_format
 
 
+@pytest.mark.slow(is_divided=True)
 @pytest.mark.parametrize("row", list(sources()), ids=lambda row: "-".join([*row[0], row[1]]))
 @pytest.mark.parametrize("other", ["npz", "checkpoint"])
 def test_the_state_in_another_format(row, other, folders, tmp_path):
