@@ -5,6 +5,7 @@ versions. The sections ``[tensorflow]`` and ``[tensorflow-…]`` of tox.ini say 
 """
 
 import atexit
+import functools
 import importlib.util
 import os
 import pathlib
@@ -47,12 +48,16 @@ def tox_add_core_config(core_conf, state):
     for variant in VERSIONS.VARIANTS:
         sections = ([f"tensorflow-{variant}"] if variant else []) + ["tensorflow", "testenv"]
         for environment in VERSIONS.ENVIRONMENTS:
-            deps = PythonDeps("\n".join(["-e compat_tests/support[tests]", *environment.requirements]), ROOT)
-            name = VERSIONS.variant_name(environment, variant)
-            state.conf.memory_seed_loaders[name].append(MemoryLoader(base=sections, deps=deps))
+            add_environment(state, VERSIONS.variant_name(environment, variant), environment, sections)
+    for python in VERSIONS.SUBSTITUTE_PYTHONS:
+        for name in set(VERSIONS.SUBSTITUTED) & set(VERSIONS.FAST_NAMES):
+            environment = VERSIONS.environment(name)
+            add_environment(state, VERSIONS.on_python(name, python), environment, ["tensorflow", "testenv"])
     (written,) = (loader for loader in core_conf.loaders if "env_list" in loader.found_keys())
     first = StrConvert.to_env_list(written.load_raw("env_list", state.conf, None)).envs
     fast = VERSIONS.fast_run(first)
+    if getattr(state.conf.options, "skip_missing_interpreters", None) != "false":
+        fast = with_found_pythons(fast)
     labels = {label: EnvList(names) for label, names in VERSIONS.labels(first).items()}
     core_conf.loaders.insert(0, MemoryLoader(env_list=EnvList(fast), labels=labels))
     is_provisioned = importlib.util.find_spec("tox_uv") is not None  # otherwise tox starts itself again, with tox-uv
@@ -63,12 +68,27 @@ def tox_add_core_config(core_conf, state):
     atexit.register(print_untested, state)
 
 
+def add_environment(state, name, environment, sections):
+    """Add the settings of an environment with a TensorFlow: those of the sections of tox.ini, and what it installs."""
+    deps = PythonDeps("\n".join(["-e compat_tests/support[tests]", *environment.requirements]), ROOT)
+    state.conf.memory_seed_loaders[name].append(MemoryLoader(base=sections, deps=deps))
+
+
+def with_found_pythons(names):
+    """Return the names with another Python for some of those whose Python is missing."""
+    found = next((python for python in VERSIONS.SUBSTITUTE_PYTHONS if is_found(python)), None)
+    if found is None or is_found("3.13"):
+        return names
+    return [VERSIONS.on_python(name, found) if name in VERSIONS.SUBSTITUTED else name for name in names]
+
+
 def python_of(name):
     """Return the Python version in the name of an environment, or None: py38-tf23 → 3.8."""
     start = name.partition("-")[0]
     return f"3.{start[3:]}" if start[:3] == "py3" and start[3:].isdigit() else None
 
 
+@functools.lru_cache(maxsize=None)
 def is_found(version):
     """Return whether python3.X is on the path and runs; a shim of pyenv may be there without its Python."""
     command = shutil.which(f"python{version}")

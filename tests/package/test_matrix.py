@@ -52,6 +52,18 @@ def test_an_unknown_environment_is_an_error():
         environment("py38-tf230")
 
 
+def test_one_python_is_enough_to_test_something():
+    """On another Python, the tests without TensorFlow and those of the newest TensorFlow run as on 3.13."""
+    for name in tensorflow_versions.SUBSTITUTED:
+        assert name in tensorflow_versions.fast_run(env_list())
+        for python in tensorflow_versions.SUBSTITUTE_PYTHONS:
+            substitute = tensorflow_versions.on_python(name, python)
+            assert substitute in tensorflow_versions.all_names()
+            assert tensorflow_versions.original(substitute) == name
+    assert environment("py312-tf221-keras3") == environment("py313-tf221-keras3")
+    assert environment("py312-tf219-keras3").tensorflow.startswith("2.19.")
+
+
 def test_the_long_run_leaves_nothing_out():
     """`-m every` has all tests of every TensorFlow: no folder, marker or part is excluded by its commands."""
     labels = tensorflow_versions.labels(env_list())

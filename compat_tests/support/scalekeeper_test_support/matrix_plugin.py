@@ -22,7 +22,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     if config.getoption("--fast"):
-        config.pluginmanager.register(FastSelection(os.environ["SCALEKEEPER_ENVIRONMENT"]), "scalekeeper_fast")
+        environment = tensorflow_versions.original(os.environ["SCALEKEEPER_ENVIRONMENT"])
+        config.pluginmanager.register(FastSelection(environment), "scalekeeper_fast")
     # with xdist, one process receives the results of all
     if config.getoption("--record") and not hasattr(config, "workeroutput"):
         config.pluginmanager.register(Record(config.getoption("--record")), "scalekeeper_record")

@@ -134,18 +134,42 @@ def _environments() -> List[Environment]:
 
 ENVIRONMENTS = tuple(_environments())
 FAST_NAMES = tuple(each.name for each in ENVIRONMENTS for names in FAST if each.name in names)
+# What ``python -m tox`` runs on another Python if 3.13 is missing, so that one Python is enough to test something
+SUBSTITUTED = ("py313-core", "py313-tf221-keras3")
+SUBSTITUTE_PYTHONS = ("3.12", "3.11", "3.10")  # the newest TensorFlow supports them
 # the fast run's last environment, which compares what the others have recorded
 LAST = "selection"
 # the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
 OTHERS = ("py313-core-every", "py313-sdist-every", *(f"py{python}-install" for python in (38, 39, 310, 311, 312)))
 
 
+def original(name: str) -> str:
+    """Return the environment that another Python may take the place of, or the name itself.
+
+    >>> original("py312-tf221-keras3"), original("py312-tf219-keras3")
+    ('py313-tf221-keras3', 'py312-tf219-keras3')
+    """
+    return next(
+        (each for each in SUBSTITUTED for python in SUBSTITUTE_PYTHONS if name == on_python(each, python)), name
+    )
+
+
+def on_python(name: str, python: str) -> str:
+    """Return the name of the same environment on another Python.
+
+    >>> on_python("py313-core", "3.12")
+    'py312-core'
+    """
+    return f"py{_short(python)}-" + name.partition("-")[2]
+
+
 def environment(name: str) -> Environment:
-    """Return the environment with this name; a suffix such as ``-every`` is ignored.
+    """Return the environment with this name; a suffix such as ``-every`` is ignored, and 3.13 may be another Python.
 
     Raises:
         KeyError: No environment of the list has this name.
     """
+    name = original(name)
     matches = [each for each in ENVIRONMENTS if name == each.name or name.startswith(each.name + "-")]
     if not matches:
         raise KeyError(name)
@@ -158,8 +182,9 @@ def variant_name(environment: Environment, variant: str) -> str:
 
 
 def all_names() -> List[str]:
-    """Return the names of all environments with a TensorFlow, variants included."""
-    return [variant_name(each, variant) for variant in VARIANTS for each in ENVIRONMENTS]
+    """Return the names of all environments with a TensorFlow, with variants, and of those on another Python."""
+    substitutes = [on_python(name, python) for name in SUBSTITUTED for python in SUBSTITUTE_PYTHONS]
+    return [variant_name(each, variant) for variant in VARIANTS for each in ENVIRONMENTS] + substitutes
 
 
 def fast_run(first: Sequence[str]) -> List[str]:
