@@ -18,6 +18,7 @@ from scalekeeper_test_support.tensorflow_versions import ENVIRONMENTS, environme
 
 PAGE = "versions.md"
 RESULTS = repository_path("compat_tests", "versions.json")
+REASONS = repository_path("compat_tests", "known_failures.json")
 INSTALLS = repository_path("compat_tests", "installs.json")
 # column → what the identifiers of its tests match
 COLUMNS = {
@@ -35,13 +36,14 @@ COLUMNS = {
 
 
 def summary(record, kind):
-    """Return column → [passed, failed] of one record, with its date and whether it is the fast or the long run."""
+    """Return column → [passed, failed] of one record, what failed, its date, and whether it is the fast or the long run."""
     counts = {column: [0, 0] for column in COLUMNS}
     for node, (outcome, _) in record["results"].items():
         for column, pattern in COLUMNS.items():
             if outcome in ("passed", "failed") and re.search(pattern, node):
                 counts[column][outcome == "failed"] += 1
-    return {"date": record["date"], "run": kind, "counts": counts}
+    failed = sorted(node for node, (outcome, _) in record["results"].items() if outcome == "failed")
+    return {"date": record["date"], "run": kind, "counts": counts, "failed": failed}
 
 
 def read_results():
@@ -73,7 +75,21 @@ def parts_of_page(results, installs):
         run = f"{row['run']}, {row['date']}" if row else ""
         commands = str(installs.get(each.tensorflow, "not run"))
         lines.append("| " + " | ".join([f"`{each.name}`", each.tensorflow, *cells, commands, run]) + " |")
-    return {"versions": "\n".join(lines)}
+    return {"versions": "\n".join(lines), "failures": "\n".join(failures(results))}
+
+
+def failures(results):
+    """Return a table of the tests that failed, with the reason that is known of each."""
+    with open(REASONS, encoding="utf-8") as stream:
+        reasons = json.load(stream)
+    lines = ["| environment | test | reason |", "|---|---|---|"]
+    for each in ENVIRONMENTS:
+        for node in results.get(each.name, {}).get("failed", ()):
+            found = [
+                line["reason"] for line in reasons if re.search(line["environment"], each.name) and line["test"] in node
+            ]
+            lines.append(f"| `{each.name}` | `{node.split('/')[-1]}` | {found[0] if found else '**not known**'} |")
+    return lines
 
 
 def cell(passed, failed):

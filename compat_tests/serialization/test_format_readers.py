@@ -16,6 +16,7 @@ from scalekeeper.serialization.formats import checkpoint, h5, keras_zip, saved_m
 from scalekeeper_test_support.installed_keras import (
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
+    LISTS_VARIABLES,
     OPTIMIZERS,
     inner_of,
     number,
@@ -140,6 +141,9 @@ def native_skipping():
 
 def test_h5(trained):
     """A whole model; the scale is in Keras 3's files only, and slots are not in those of 2.10's experimental kind."""
+    is_new = trained.kind == "default" and not isinstance(trained.model.optimizer, LossScaleOptimizer)
+    if is_new and not LISTS_VARIABLES:
+        pytest.skip("Keras 2.11 cannot save a model with its own class as H5")
     contents = h5.read(save(trained, "model.h5"))
     assert_variables(contents, trained)
     assert_slots(contents, trained)

@@ -6,7 +6,14 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper import LossScaleOptimizer
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS, inner_of, upstream
+from scalekeeper_test_support.installed_keras import (
+    IS_KERAS_3,
+    LISTS_VARIABLES,
+    MODEL_SUFFIXES,
+    OPTIMIZERS,
+    inner_of,
+    upstream,
+)
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
 pytestmark = [
@@ -74,8 +81,9 @@ def test_the_learning_rate_in_files_of_keras(kind, tmp_path):
     train(model)
     inner_of(model.optimizer).learning_rate = 0.125
     for suffix in SUFFIXES:
-        if (IS_KERAS_3 and suffix == ".h5") or (kind == "legacy" and suffix == ".keras"):
-            continue  # which Keras cannot load, and in which it writes no optimizer
+        is_unwritable = kind == "default" and suffix == ".h5" and not LISTS_VARIABLES
+        if is_unwritable or (IS_KERAS_3 and suffix == ".h5") or (kind == "legacy" and suffix == ".keras"):
+            continue  # which Keras cannot write or load, or in which it writes no optimizer
         path = tmp_path / f"m{suffix}"
         model.save(str(path))
         other = compiled(LossScaleOptimizer(OPTIMIZERS[kind].Adam(0.5), "dynamic"))
@@ -112,7 +120,9 @@ def test_a_schedule_that_holds_a_schedule(wrap, tmp_path):
         assert int(inner_of(loaded.optimizer).iterations.numpy()) == 2
 
 
-@pytest.mark.skipif("legacy" not in OPTIMIZERS, reason="a fault of Keras 2.12 to 2.15")
+@pytest.mark.skipif(
+    "legacy" not in OPTIMIZERS or not hasattr(tf.keras, "saving"), reason="a fault of Keras 2.12 to 2.15"
+)
 def test_load_weights_of_a_model_without_steps(tmp_path):
     """The weights are loaded, and a warning names the function that loads the optimizer's state, too."""
     model = compiled(LossScaleOptimizer(OPTIMIZERS["default"].Adam(0.25), "dynamic"))

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper_test_support import script_runner
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, upstream
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, LISTS_VARIABLES, OPTIMIZERS, upstream
 from scalekeeper_test_support.small_model import build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -36,6 +36,8 @@ def test_files_load_without_this_package(kind, tmp_path):
         ours = trained(scalekeeper.LossScaleOptimizer(OPTIMIZERS[kind].Adam(0.01), spec))
         theirs = trained(upstream(OPTIMIZERS[kind].Adam(0.01), parameters))
         for suffix in SUFFIXES:
+            if kind == "default" and suffix == ".h5" and not LISTS_VARIABLES:
+                continue  # Keras cannot write it
             paths[policy, suffix] = [str(tmp_path / (who + policy + suffix)) for who in ("ours", "theirs")]
             scalekeeper.save_model(ours, paths[policy, suffix][0])
             theirs.save(paths[policy, suffix][1])

@@ -105,8 +105,11 @@ class _BareOptimizer:
 
     @property
     def variables(self) -> List[Any]:
-        found = self._optimizer.variables if self._keras_wrapper is None else self._keras_wrapper.variables
-        return list(found() if callable(found) else found)
+        owner = self._optimizer if self._keras_wrapper is None else self._keras_wrapper
+        try:
+            return list(owner.variables() if callable(owner.variables) else owner.variables)
+        except AttributeError:  # Keras 2.11's own wrapper has no such list
+            return list(self._optimizer.variables())
 
     def _listed_variables(self) -> List[Any]:
         """Return no variables if a class of the user writes them in its own way."""

@@ -16,6 +16,8 @@ UPSTREAM = (
 )
 HAS_POLICIES_WITH_LOSS_SCALE = hasattr(mixed_precision, "experimental")
 HAS_NEW_OPTIMIZERS = hasattr(tf.keras.optimizers.SGD, "update_step")
+# Keras 2.11's own class for new optimizers cannot list its variables: a model with it cannot be saved as H5
+LISTS_VARIABLES = not tf.__version__.startswith("2.11.")
 COUNTS_SKIPPED_STEPS = not IS_KERAS_3 and (not HAS_LOSS_SCALE_OBJECTS or "_restore_slot_variable" in vars(UPSTREAM))
 # Keras 3's own class asks the first replica whether the gradients are finite, and believes it for all: what is not
 # finite on another replica alone is applied
