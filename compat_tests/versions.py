@@ -36,7 +36,7 @@ COLUMNS = {
 
 
 def summary(record, kind):
-    """Return column → [passed, failed] of one record, what failed, its date, and whether it is the fast or the long run."""
+    """Return column → [passed, failed] of one record, the failed tests, its date, and which of the two runs it was."""
     counts = {column: [0, 0] for column in COLUMNS}
     for node, (outcome, _) in record["results"].items():
         for column, pattern in COLUMNS.items():
