@@ -1,5 +1,6 @@
 """What scripts make for docs/ is what stands there."""
 
+import json
 import os
 
 import pytest
@@ -123,3 +124,12 @@ def test_the_table_of_versions_is_made_from_the_results():
     """`python compat_tests/versions.py` would not change the page."""
     made, text = load_script("compat_tests/versions.py"), page("versions.md")
     assert with_parts(text, made.parts_of_page(made.read_results(), made.read_installs()), "versions.md") == text
+
+
+def test_every_failure_on_a_version_has_a_reason():
+    """docs/versions.md lists no failed test without a reason, and known_failures.json no reason without a test."""
+    made = load_script("compat_tests/versions.py")
+    rows = made.failures(made.read_results())[2:]
+    assert [row for row in rows if "**not known**" in row] == []
+    with open(made.REASONS, encoding="utf-8") as stream:
+        assert [each["reason"] for each in json.load(stream) if not any(each["reason"] in row for row in rows)] == []
