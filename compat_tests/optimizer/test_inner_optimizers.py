@@ -1,5 +1,6 @@
 """What inner optimizers bring along: clipping, weight decay, averages, accumulation; and what can't be wrapped."""
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -293,6 +294,7 @@ def test_growth_after_a_restored_counter():
 
 
 @pytest.mark.slow("py313-tf221-keras3")
+@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="beside the newest TensorFlow only")
 @only_keras_3
 def test_another_backend():
     """An error at construction, which says what to set."""
