@@ -171,7 +171,12 @@ class LossScaleOptimizer:
 
     @property
     def loss_scale(self) -> Any:
-        """The policy; calling it returns the current loss scale."""
+        """The policy; calling it returns the current loss scale, which it also stands for in arithmetic.
+
+        From TensorFlow 2.4 on, TensorFlow's own class has a tensor here.
+        """
+        if not tf.executing_eagerly() and hasattr(self._policy, "_as_graph_element"):
+            self._policy._as_graph_element()  # before the graph of a session is finalized
         return self._policy
 
     @property
@@ -360,7 +365,7 @@ class LossScaleOptimizer:
             raise TooManySkipsError(counters[IN_A_ROW], counters["steps"], self._scale_value(), variables)
 
     def _scale_value(self) -> float:
-        scale = self._policy()
+        scale = self._graph_policy.scale()
         return float(scale if tf.executing_eagerly() else tf.keras.backend.get_value(scale))
 
     # Documented members that not every Keras has
