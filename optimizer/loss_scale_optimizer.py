@@ -159,6 +159,10 @@ class LossScaleOptimizer:
         """Return whether replicas can use variables that were created outside of their strategy's scope."""
         return can_merge_replicas()
 
+    def _returned(self, step: Any) -> Any:
+        """Return what ``apply_gradients`` returns for the operation of a step, or for None in eager mode."""
+        return step
+
     def _step_counter(self) -> Any:
         """Return the TensorFlow variable that counts the inner optimizer's steps."""
         return tensorflow_variable(self.inner_optimizer.iterations)
@@ -261,7 +265,8 @@ class LossScaleOptimizer:
             skip_gradients_aggregation: True for the same; the argument of later versions.
 
         Returns:
-            The operation that does it; None in eager mode.
+            The operation that does it; None in eager mode. A ``tf.function`` runs it anyway, and there the new
+            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases.
 
         Raises:
             ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
@@ -274,7 +279,7 @@ class LossScaleOptimizer:
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
         if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
-            return None if tf.executing_eagerly() else tf.no_op()
+            return self._returned(None if tf.executing_eagerly() else tf.no_op())
         indices = _indices_with_gradient(pairs)
         variables = [variable for _, variable in pairs]
         counters, group = self._monitor.counters, None
@@ -300,7 +305,7 @@ class LossScaleOptimizer:
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
-        return step
+        return self._returned(step)
 
     def _first_variables(self) -> List[Any]:
         """Return the variables that show in whose scope the optimizer, its policy and the inner optimizer were made."""

@@ -17,7 +17,7 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError, StrategyError
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
-from .._step.control_flow import without_autograph
+from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
 from .._step.graph_state import hold_in_graph
 from .._step.unscale import scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
@@ -137,10 +137,17 @@ class Adapter(SlotlessAdapter):
         Args:
             grads: The gradients.
             trainable_variables: Their variables; None for those the optimizer was built with.
+
+        Returns:
+            None; in a graph of TensorFlow 1, the operation that does it.
         """
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         pairs = list(zip(grads, variables))
-        return self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
+        step = self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
+        return step if isinstance(step, tf.Operation) else None
+
+    def _returned(self, step: Any) -> Any:
+        return self._own_step_counter() if runs_side_effects() else step
 
     def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
         return self._unscaled(pairs) if self._are_gradients_scaled else pairs
@@ -177,9 +184,13 @@ class Adapter(SlotlessAdapter):
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
     def _step_counter(self) -> Any:
+        return self._own_step_counter().value
+
+    def _own_step_counter(self) -> Any:
+        """Return the Keras variable that counts the inner optimizer's steps."""
         inner = self.inner_optimizer
         # ``iterations`` counts accumulated steps as one; in older Kerases it is the variable itself
-        return (inner._iterations if hasattr(inner, "_iterations") else inner.iterations).value
+        return inner._iterations if hasattr(inner, "_iterations") else inner.iterations
 
     def _counter_to_advance(self) -> Any:
         # Counting a skipped step as accumulated would dilute the mean of the gradients.
@@ -204,7 +215,8 @@ class Adapter(SlotlessAdapter):
         return [*known, *(each for each in self.inner_optimizer._trainable_variables if id(each) not in ids)]
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        return self.inner_optimizer.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        grads, variables = [grad for grad, _ in pairs], [variable for _, variable in pairs]
+        return with_side_effects(lambda: self.inner_optimizer.apply(grads, variables))
 
     def _indices(self) -> Mapping[Any, int]:
         indices: Mapping[Any, int] = self.inner_optimizer._trainable_variables_indices

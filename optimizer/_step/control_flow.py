@@ -30,6 +30,27 @@ def unlowered_cond(condition: Any, if_true: Callable[[], Any], if_false: Callabl
     return result
 
 
+def runs_side_effects() -> bool:
+    """Return whether every operation with a side effect runs: in eager mode, and in the graph of a ``tf.function``."""
+    graph = tf.compat.v1.get_default_graph()  # not its building_function, which graphs of TF 1 set in a conditional
+    return bool(tf.executing_eagerly() or getattr(graph, "_add_control_dependencies", False))
+
+
+def with_side_effects(run: Callable[[], Any]) -> Any:
+    """Run a function; in a graph of TensorFlow 1, return an operation that runs what the function does.
+
+    For functions that rely on eager mode or ``tf.function`` to run all of it, in order.
+    """
+    if runs_side_effects():
+        return run()
+
+    def ordered() -> Any:
+        run()
+        return tf.constant(True)
+
+    return tf.function(ordered, autograph=False)().op
+
+
 def is_compiled_by_xla() -> bool:
     """Return whether the code is traced for a function that XLA compiles."""
     if tf.executing_eagerly():
