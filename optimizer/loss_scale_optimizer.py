@@ -10,7 +10,7 @@ import tensorflow as tf
 from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
-from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
+from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
@@ -64,7 +64,7 @@ class LossScaleOptimizer:
 
     Raises:
         ArgumentError: If an argument has a value that is not allowed.
-        ArgumentTypeError: If not exactly one optimizer is given.
+        WrongArgumentError: If not exactly one Keras optimizer is given, or ``dynamic`` is not a bool.
         InvalidSpecError: If ``loss_scale`` or the last three arguments are invalid.
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
@@ -99,7 +99,7 @@ class LossScaleOptimizer:
     ) -> None:
         optimizer = _one_optimizer(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
-            raise ArgumentError(
+            raise WrongArgumentError(
                 f"{type(optimizer).__name__} is a LossScaleOptimizer already: give its inner optimizer instead"
             )
         require_valid_choice(skipped_steps)
@@ -270,7 +270,7 @@ class LossScaleOptimizer:
 
         Raises:
             ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
-            ArgumentTypeError: If ``grads_and_vars`` does not hold pairs.
+            WrongArgumentError: If ``grads_and_vars`` does not hold pairs.
             StrategyError: If the optimizer was created under another strategy, or this is not a replica context.
             TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
         """
@@ -581,7 +581,7 @@ class LossScaleOptimizer:
 def _one_optimizer(optimizer: Any, inner_optimizer: Any) -> Any:
     given = [each for each in (optimizer, inner_optimizer) if each is not None]
     if len(given) != 1:
-        raise ArgumentTypeError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
+        raise WrongArgumentError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
     return given[0]
 
 
@@ -589,7 +589,7 @@ def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
     try:
         return [(grad, variable) for grad, variable in grads_and_vars]
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
+        raise WrongArgumentError(
             f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}"
         ) from None
 
