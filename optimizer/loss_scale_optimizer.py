@@ -34,7 +34,14 @@ from ._step.control_flow import without_autograph
 from ._step.gate import Step, gated_step, require_strategy_of, require_supported_strategy
 from ._step.graph_state import hold_in_graph
 from ._step.replicas import can_merge_replicas
-from ._step.unscale import scale_loss, unscale_gradients
+from ._step.unscale import (
+    GET_SCALED_LOSS,
+    GET_UNSCALED_GRADIENTS,
+    SCALING_METHODS,
+    scale_loss,
+    unscale_gradients,
+    warn_of_forgotten_scaling,
+)
 
 __all__ = ["LossScaleOptimizer"]
 
@@ -204,6 +211,22 @@ class LossScaleOptimizer:
         """The variable that counts finite steps in a row; None for a policy without one."""
         return self._graph_policy.variables.get("good_steps")
 
+    def _mark(self, *called: str) -> None:
+        """Record which of the methods that scale and unscale a program has called."""
+        # in __dict__, because Keras tracks what is assigned to an attribute
+        vars(self).setdefault("_scalekeeper_called", set()).update(called)
+
+    def _warn_if_not_scaled(self) -> None:
+        """Warn once if a program applies gradients and has not called the methods that scale and unscale."""
+        called = vars(self).setdefault("_scalekeeper_called", set())
+        if len(called) == len(SCALING_METHODS):
+            return
+        is_read = getattr(self._policy, "_was_read", True)  # a program may scale with the loss scale itself
+        has_effect = self.dynamic or self.initial_scale not in (None, 1)
+        if has_effect and not is_read:
+            warn_of_forgotten_scaling([name for name in SCALING_METHODS if name not in called])
+        called.update(SCALING_METHODS)
+
     def __repr__(self) -> str:
         name = self._public_class.__name__
         if not self._is_complete():  # the constructor raised an error
@@ -230,6 +253,7 @@ class LossScaleOptimizer:
         Returns:
             The scaled loss, or a callable that returns it. A float16 loss becomes float32, where it cannot overflow.
         """
+        self._mark(GET_SCALED_LOSS)
         if callable(loss):
             return lambda: scale_loss(loss(), self._graph_policy.scale())
         return scale_loss(loss, self._graph_policy.scale())
@@ -244,6 +268,7 @@ class LossScaleOptimizer:
         Returns:
             The unscaled gradients.
         """
+        self._mark(GET_UNSCALED_GRADIENTS)
         return unscale_gradients(grads, self._graph_policy.scale())
 
     # A step
@@ -281,6 +306,7 @@ class LossScaleOptimizer:
         if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
             return self._returned(None if tf.executing_eagerly() else tf.no_op())
         indices = _indices_with_gradient(pairs)
+        self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
         counters, group = self._monitor.counters, None
         with tf.init_scope():  # variables cannot be created inside the conditional

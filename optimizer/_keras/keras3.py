@@ -19,7 +19,7 @@ from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
 from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
 from .._step.graph_state import hold_in_graph
-from .._step.unscale import scale_loss, unscale_gradients
+from .._step.unscale import SCALING_METHODS, scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
 from .slotless_optimizers import CallableList, SlotlessAdapter
 
@@ -156,6 +156,7 @@ class Adapter(SlotlessAdapter):
     def scale_loss(self, loss: Any) -> Any:
         """Multiply the loss by the current loss scale; its gradients are to be applied without unscaling them."""
         self._are_gradients_scaled = True
+        self._mark(*SCALING_METHODS)  # this class unscales the gradients
         return scale_loss(loss, self._graph_policy.scale())
 
     @without_autograph
@@ -183,6 +184,7 @@ class Adapter(SlotlessAdapter):
         """
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         pairs = list(zip(grads, variables))
+        self._mark(*SCALING_METHODS)
         step = self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
         return step if isinstance(step, tf.Operation) else None
 
