@@ -191,6 +191,14 @@ def test_a_session_fetches_the_loss_scale(optimizers):
         assert len(graph.get_operations()) == operations
 
 
+def test_the_policy_of_a_finalized_graph_can_be_looked_at(optimizers):
+    """Reading ``loss_scale`` adds nothing to a graph that is finalized, and its configuration is still there."""
+    with tf.Graph().as_default() as graph:
+        optimizer = scalekeeper.LossScaleOptimizer(optimizers.SGD(1.0), scalekeeper.DynamicLossScale(8.0))
+        graph.finalize()
+        assert optimizer.loss_scale.get_config()["initial_loss_scale"] == 8.0
+
+
 def test_a_summary_and_the_logs_of_fit_take_it(optimizers, one_weight, tmp_path):
     """tf.summary.scalar writes the loss scale, and a callback may put it into the logs that the progress bar prints."""
     optimizer = scalekeeper.LossScaleOptimizer(optimizers.SGD(1.0), scalekeeper.DynamicLossScale(8.0, 1))

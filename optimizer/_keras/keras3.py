@@ -81,7 +81,6 @@ class Adapter(SlotlessAdapter):
     _variables: List[Any]
     _trainable_variables: List[Any]
 
-    @functools.wraps(LossScaleOptimizer.__init__)
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **_without_base_arguments(kwargs))
 
@@ -296,3 +295,6 @@ class Adapter(SlotlessAdapter):
 
     def _serialized_inner(self) -> Any:
         return keras.saving.serialize_keras_object(self.inner_optimizer)
+
+
+functools.update_wrapper(Adapter.__init__, LossScaleOptimizer.__init__)  # keeps the signature

@@ -32,8 +32,10 @@ def unlowered_cond(condition: Any, if_true: Callable[[], Any], if_false: Callabl
 
 def runs_side_effects() -> bool:
     """Return whether every operation with a side effect runs: in eager mode, and in the graph of a ``tf.function``."""
-    graph = tf.compat.v1.get_default_graph()  # not its building_function, which graphs of TF 1 set in a conditional
-    return bool(tf.executing_eagerly() or getattr(graph, "_add_control_dependencies", False))
+    if tf.executing_eagerly():
+        return True
+    # not its building_function, which is also true for a conditional in a graph of TF 1
+    return bool(getattr(tf.compat.v1.get_default_graph(), "_add_control_dependencies", False))
 
 
 def with_side_effects(run: Callable[[], Any]) -> Any:

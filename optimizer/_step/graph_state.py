@@ -60,7 +60,8 @@ class GraphState(tf.Module):  # type: ignore[misc]
     def graph_element(self) -> Any:
         """Return the loss scale as a tensor of the current graph of TensorFlow 1; None in a function or eager mode.
 
-        It is the same tensor each time, so that a session can fetch it after its graph is finalized.
+        It is the same tensor each time, so that a session can fetch it after its graph is finalized. None, too, if the
+        graph is finalized and has no such tensor.
         """
         if tf.executing_eagerly():
             return None
@@ -68,7 +69,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
         if graph.building_function:
             return None
         if self._graph_element is None or self._graph_element.graph is not graph:
-            self._graph_element = self._loss_scale()
+            self._graph_element = None if graph.finalized else self._loss_scale()
         return self._graph_element
 
     def step(self, report: Report) -> Tuple[Any, Any]:
