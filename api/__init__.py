@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from .registry import DestinationExistsError as DestinationExistsError
     from .registry import Document as Document
     from .registry import DocumentError as DocumentError
+    from .registry import ForgottenScalingWarning as ForgottenScalingWarning
     from .registry import IncompleteRestoreError as IncompleteRestoreError
     from .registry import IncompleteRestoreWarning as IncompleteRestoreWarning
     from .registry import InvalidSpecError as InvalidSpecError
+    from .registry import InvalidSpecTypeError as InvalidSpecTypeError
     from .registry import LossyConversionError as LossyConversionError
     from .registry import MissingFileError as MissingFileError
     from .registry import MissingPackageError as MissingPackageError
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
+    from .registry import ReadOnlyError as ReadOnlyError
     from .registry import ScalekeeperError as ScalekeeperError
     from .registry import StateMismatchError as StateMismatchError
     from .registry import StateTypeError as StateTypeError
@@ -64,6 +67,7 @@ if TYPE_CHECKING:
     from .registry import UnreadableFileError as UnreadableFileError
     from .registry import UnsupportedOperationError as UnsupportedOperationError
     from .registry import UntestedVersionWarning as UntestedVersionWarning
+    from .registry import WrongArgumentError as WrongArgumentError
     from .registry import document_schema as document_schema
     from .registry import load_document as load_document
     from .registry import register as register
@@ -124,9 +128,11 @@ _ROOMS = {
         "DestinationExistsError",
         "Document",
         "DocumentError",
+        "ForgottenScalingWarning",
         "IncompleteRestoreError",
         "IncompleteRestoreWarning",
         "InvalidSpecError",
+        "InvalidSpecTypeError",
         "LossyConversionError",
         "MissingFileError",
         "MissingPackageError",
@@ -134,6 +140,7 @@ _ROOMS = {
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",
+        "ReadOnlyError",
         "ScalekeeperError",
         "StateMismatchError",
         "StateTypeError",
@@ -144,6 +151,7 @@ _ROOMS = {
         "UnreadableFileError",
         "UnsupportedOperationError",
         "UntestedVersionWarning",
+        "WrongArgumentError",
         "document_schema",
         "load_document",
         "register",

@@ -14,6 +14,9 @@ IGNORED_WARNINGS = [
     r"ignore:::(tensorflow|tensorflow_core|tensorflow_estimator|keras|tf_keras|gast|astor|google|jax|tensorboard)(\.|$)",
     # Keras up to 2.15 calls random.randint(1, 1e9), and Python 3.10 and 3.11 warn in the module random
     "ignore:non-integer arguments to randrange:DeprecationWarning:random",
+    # many tests have no loss, but gradients that they wrote down; a loss that is scaled, and whose gradients are never
+    # unscaled, is an error here too
+    "ignore:apply_gradients is called without get_scaled_loss:UserWarning",
     # the environment of the nightly TensorFlow; test_environment.py checks that no other one gets it
     "ignore:scalekeeper is not tested beyond:UserWarning",
 ]

@@ -37,7 +37,9 @@ variable = tf.Variable(1.0)
 
 @tf.function
 def step(gradient):
-    optimizer.apply_gradients([(gradient, variable)])
+    with tf.GradientTape() as tape:
+        loss = optimizer.get_scaled_loss(gradient * variable)
+    optimizer.apply_gradients(zip(optimizer.get_unscaled_gradients(tape.gradient(loss, [variable])), [variable]))
 
 
 for gradient in (1.0, np.nan, 1.0, np.inf, np.nan, 1.0):

@@ -177,7 +177,13 @@ def measure(grads: Any, needs: FrozenSet[str]) -> Report:
 
 
 class NumpyState:
-    """The state of a policy between steps, in NumPy."""
+    """The state of a policy between steps, in NumPy.
+
+    Attributes:
+        was_read: Whether a program has called the policy for its loss scale.
+    """
+
+    was_read = False
 
     def __init__(self, loss_scale: "LossScale", state: State) -> None:
         self._loss_scale = loss_scale

@@ -10,6 +10,7 @@ import numpy as np
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, shown, unknown
 from ..registry.field_types import StrictModel, broken_rule
+from ._number import ScaleNumber
 from ._numpy_state import NumpyState
 from .report import Report, State
 
@@ -20,7 +21,7 @@ class LossScaleParams(StrictModel):
     """Base class of the ``Params`` of a policy: frozen, strict, no unknown names."""
 
 
-class LossScale:
+class LossScale(ScaleNumber):
     """A loss-scale policy: ``Params``, ``initial_state`` and the pure ``next_state``.
 
     ``next_state`` takes the state, the :class:`Report` of a step and ``ops``, the operations that NumPy, TensorFlow and
@@ -31,7 +32,8 @@ class LossScale:
     ``needs`` names the fields of the report that the policy reads. Only these are computed.
 
     Calling the object returns the current loss scale, and ``update(gradients)`` takes a step, as in TensorFlow's
-    ``LossScale``. A class that overrides only these two methods is a policy too.
+    ``LossScale``. A class that overrides only these two methods is a policy too. In arithmetic, comparisons with
+    numbers, conversions and formats, the object stands for its current loss scale.
 
     >>> import numpy as np
     >>> from scalekeeper import LossScale
@@ -121,14 +123,9 @@ class LossScale:
 
     def __call__(self) -> Any:
         """Return the current loss scale as a float32 scalar."""
-        return self._remembered().scale()
-
-    def numpy(self) -> Any:
-        """Return the current loss scale as a NumPy scalar, as a TensorFlow variable does."""
-        return np.float32(self())
-
-    def __float__(self) -> float:
-        return float(self())
+        memory = self._remembered()
+        memory.was_read = True
+        return memory.scale()
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
         """Take one step with unscaled gradients; return ``(update_op, should_apply)``."""
@@ -183,6 +180,17 @@ class LossScale:
         state = self.initial_state() if self._memory is None else self._memory.read()
         self._memory = make_memory(self, state)
         return self._memory
+
+    @property
+    def _was_read(self) -> bool:
+        """Whether a program has asked for the loss scale, and not only the optimizer that has the policy."""
+        is_known = type(self).__call__ is LossScale.__call__  # otherwise the optimizer asks in the same way
+        return not is_known or self._remembered().was_read
+
+    def _as_graph_element(self) -> Any:
+        """Return the tensor that a session of TensorFlow 1 fetches for this object, if there is one."""
+        element = getattr(self._memory, "graph_element", None)
+        return None if element is None else element()
 
     def _remembered(self) -> Any:
         if self._memory is None:

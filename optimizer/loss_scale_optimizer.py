@@ -10,7 +10,7 @@ import tensorflow as tf
 from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
-from ..registry.errors import ArgumentError, ArgumentTypeError, TooManySkipsError, TranslationError
+from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
@@ -34,7 +34,14 @@ from ._step.control_flow import without_autograph
 from ._step.gate import Step, gated_step, require_strategy_of, require_supported_strategy
 from ._step.graph_state import hold_in_graph
 from ._step.replicas import can_merge_replicas
-from ._step.unscale import scale_loss, unscale_gradients
+from ._step.unscale import (
+    GET_SCALED_LOSS,
+    GET_UNSCALED_GRADIENTS,
+    SCALING_METHODS,
+    scale_loss,
+    unscale_gradients,
+    warn_of_forgotten_scaling,
+)
 
 __all__ = ["LossScaleOptimizer"]
 
@@ -64,7 +71,7 @@ class LossScaleOptimizer:
 
     Raises:
         ArgumentError: If an argument has a value that is not allowed.
-        ArgumentTypeError: If not exactly one optimizer is given.
+        WrongArgumentError: If not exactly one Keras optimizer is given, or ``dynamic`` is not a bool.
         InvalidSpecError: If ``loss_scale`` or the last three arguments are invalid.
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
@@ -99,7 +106,7 @@ class LossScaleOptimizer:
     ) -> None:
         optimizer = _one_optimizer(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
-            raise ArgumentError(
+            raise WrongArgumentError(
                 f"{type(optimizer).__name__} is a LossScaleOptimizer already: give its inner optimizer instead"
             )
         require_valid_choice(skipped_steps)
@@ -159,6 +166,10 @@ class LossScaleOptimizer:
         """Return whether replicas can use variables that were created outside of their strategy's scope."""
         return can_merge_replicas()
 
+    def _returned(self, step: Any) -> Any:
+        """Return what ``apply_gradients`` returns for the operation of a step, or for None in eager mode."""
+        return step
+
     def _step_counter(self) -> Any:
         """Return the TensorFlow variable that counts the inner optimizer's steps."""
         return tensorflow_variable(self.inner_optimizer.iterations)
@@ -171,7 +182,12 @@ class LossScaleOptimizer:
 
     @property
     def loss_scale(self) -> Any:
-        """The policy; calling it returns the current loss scale."""
+        """The policy; calling it returns the current loss scale, which it also stands for in arithmetic.
+
+        From TensorFlow 2.4 on, TensorFlow's own class has a tensor here.
+        """
+        if not tf.executing_eagerly() and hasattr(self._policy, "_as_graph_element"):
+            self._policy._as_graph_element()  # before the graph of a session is finalized
         return self._policy
 
     @property
@@ -194,6 +210,22 @@ class LossScaleOptimizer:
     def dynamic_counter(self) -> Any:
         """The variable that counts finite steps in a row; None for a policy without one."""
         return self._graph_policy.variables.get("good_steps")
+
+    def _mark(self, *called: str) -> None:
+        """Record which of the methods that scale and unscale a program has called."""
+        # in __dict__, because Keras tracks what is assigned to an attribute
+        vars(self).setdefault("_scalekeeper_called", set()).update(called)
+
+    def _warn_if_not_scaled(self) -> None:
+        """Warn once if a program applies gradients and has not called the methods that scale and unscale."""
+        called = vars(self).setdefault("_scalekeeper_called", set())
+        if len(called) == len(SCALING_METHODS):
+            return
+        is_read = getattr(self._policy, "_was_read", True)  # a program may scale with the loss scale itself
+        has_effect = self.dynamic or self.initial_scale not in (None, 1)
+        if has_effect and not is_read:
+            warn_of_forgotten_scaling([name for name in SCALING_METHODS if name not in called])
+        called.update(SCALING_METHODS)
 
     def __repr__(self) -> str:
         name = self._public_class.__name__
@@ -221,6 +253,7 @@ class LossScaleOptimizer:
         Returns:
             The scaled loss, or a callable that returns it. A float16 loss becomes float32, where it cannot overflow.
         """
+        self._mark(GET_SCALED_LOSS)
         if callable(loss):
             return lambda: scale_loss(loss(), self._graph_policy.scale())
         return scale_loss(loss, self._graph_policy.scale())
@@ -235,6 +268,7 @@ class LossScaleOptimizer:
         Returns:
             The unscaled gradients.
         """
+        self._mark(GET_UNSCALED_GRADIENTS)
         return unscale_gradients(grads, self._graph_policy.scale())
 
     # A step
@@ -256,11 +290,12 @@ class LossScaleOptimizer:
             skip_gradients_aggregation: True for the same; the argument of later versions.
 
         Returns:
-            The operation that does it; None in eager mode.
+            The operation that does it; None in eager mode. A ``tf.function`` runs it anyway, and there the new
+            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases.
 
         Raises:
             ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
-            ArgumentTypeError: If ``grads_and_vars`` does not hold pairs.
+            WrongArgumentError: If ``grads_and_vars`` does not hold pairs.
             StrategyError: If the optimizer was created under another strategy, or this is not a replica context.
             TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
         """
@@ -269,8 +304,9 @@ class LossScaleOptimizer:
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
         if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
-            return None if tf.executing_eagerly() else tf.no_op()
+            return self._returned(None if tf.executing_eagerly() else tf.no_op())
         indices = _indices_with_gradient(pairs)
+        self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
         counters, group = self._monitor.counters, None
         with tf.init_scope():  # variables cannot be created inside the conditional
@@ -295,7 +331,7 @@ class LossScaleOptimizer:
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
-        return step
+        return self._returned(step)
 
     def _first_variables(self) -> List[Any]:
         """Return the variables that show in whose scope the optimizer, its policy and the inner optimizer were made."""
@@ -360,7 +396,7 @@ class LossScaleOptimizer:
             raise TooManySkipsError(counters[IN_A_ROW], counters["steps"], self._scale_value(), variables)
 
     def _scale_value(self) -> float:
-        scale = self._policy()
+        scale = self._graph_policy.scale()
         return float(scale if tf.executing_eagerly() else tf.keras.backend.get_value(scale))
 
     # Documented members that not every Keras has
@@ -571,7 +607,7 @@ class LossScaleOptimizer:
 def _one_optimizer(optimizer: Any, inner_optimizer: Any) -> Any:
     given = [each for each in (optimizer, inner_optimizer) if each is not None]
     if len(given) != 1:
-        raise ArgumentTypeError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
+        raise WrongArgumentError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
     return given[0]
 
 
@@ -579,7 +615,7 @@ def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
     try:
         return [(grad, variable) for grad, variable in grads_and_vars]
     except (TypeError, ValueError):
-        raise ArgumentTypeError(
+        raise WrongArgumentError(
             f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}"
         ) from None
 

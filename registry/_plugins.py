@@ -37,6 +37,7 @@ from .errors import (
     ArgumentError,
     ArgumentTypeError,
     InvalidSpecError,
+    InvalidSpecTypeError,
     NameTakenError,
     PluginLoadError,
     Problem,
@@ -427,7 +428,7 @@ class Registry:
         message = "{} is not a {}: give a name ({}), a number, a mapping with a name, a class or an object".format(
             shown(spec), self.kind, ", ".join(self.names())
         )
-        raise InvalidSpecError([Problem((), message, "not_a_spec")])
+        raise InvalidSpecTypeError([Problem((), message, "not_a_spec")])
 
     def _named(self, name: str, allow: Iterable[str], path: Tuple[str, ...]) -> Plugin:
         try:

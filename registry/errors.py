@@ -61,6 +61,10 @@ class InvalidSpecError(ScalekeeperError, ValueError):
         return type(self), (self.problems,)
 
 
+class InvalidSpecTypeError(InvalidSpecError, TypeError):
+    """Raised when a spec has a type that no spec has. TensorFlow's own class raises TypeError for it from 2.4 on."""
+
+
 class StateMismatchError(InvalidSpecError):
     """Raised when a training state does not fit the optimizer or model it is loaded into.
 
@@ -105,6 +109,15 @@ class ArgumentError(ScalekeeperError, ValueError):
 @_passes_through_autograph
 class ArgumentTypeError(ScalekeeperError, TypeError):
     """Raised when an argument has a type that the function does not accept."""
+
+
+@_passes_through_autograph
+class WrongArgumentError(ArgumentTypeError, ArgumentError):
+    """Raised when TensorFlow's own class refuses an argument, with TypeError or ValueError depending on the version."""
+
+
+class ReadOnlyError(ScalekeeperError, AttributeError):
+    """Raised when an attribute is set that cannot be changed."""
 
 
 @_passes_through_autograph
@@ -197,6 +210,10 @@ class AmbiguousMatchError(ScalekeeperError, ValueError):
 
 class IncompleteRestoreWarning(UserWarning):
     """Warns that a restore was not complete: something of the target or of the file is left over."""
+
+
+class ForgottenScalingWarning(UserWarning):
+    """Warns that gradients are applied and the loss was not scaled, or the gradients were not unscaled."""
 
 
 class UntestedVersionWarning(UserWarning):

@@ -5,7 +5,7 @@ variable (TF 2.0 to 2.10 and legacy optimizers); or *interleaved*, all slots of 
 second (Keras 3 and most new optimizers of TF 2.11 to 2.15).
 """
 
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -52,11 +52,8 @@ def decode_weights(values: Sequence[Any], expected: Expected, layout: Optional[s
     if layout is not None and layout not in LAYOUTS:
         raise ArgumentError(f"unknown layout {layout!r}; valid: {', '.join(LAYOUTS)}")
     arrays = [np.asarray(value) for value in values]
-    readings: List[Tuple[str, Decoded]] = []
-    for name, reading in _readings(arrays, expected):
-        is_new = not any(_are_equal(reading, other) for _, other in readings)
-        if is_new and (layout is None or name.startswith(layout)):
-            readings.append((name, reading))
+    # types tell readings apart, and must be right; but Keras casts, so a list that fits otherwise is taken
+    readings = _distinct(arrays, expected, layout, _is_a) or _distinct(arrays, expected, layout, _can_be_cast)
     if not readings:
         raise ArgumentError(_no_reading(arrays, expected))
     if len(readings) > 1:
@@ -68,7 +65,22 @@ def decode_weights(values: Sequence[Any], expected: Expected, layout: Optional[s
     return readings[0][1]
 
 
-def _readings(arrays: Sequence[Any], expected: Expected) -> Iterator[Tuple[str, Decoded]]:
+Fits = Callable[[str, Any], bool]
+
+
+def _distinct(
+    arrays: Sequence[Any], expected: Expected, layout: Optional[str], fits: Fits
+) -> List[Tuple[str, Decoded]]:
+    """Return the readings of a list that differ in their results, each with its layout."""
+    found: List[Tuple[str, Decoded]] = []
+    for name, reading in _readings(arrays, expected, fits):
+        is_new = not any(_are_equal(reading, other) for _, other in found)
+        if is_new and (layout is None or name.startswith(layout)):
+            found.append((name, reading))
+    return found
+
+
+def _readings(arrays: Sequence[Any], expected: Expected, fits: Fits) -> Iterator[Tuple[str, Decoded]]:
     positions = [(owner, slot) for owner, slots in expected.slots.items() for slot in slots]
     order = list(dict.fromkeys(slot for slots in expected.slots.values() for slot in slots))
     for before, after in _frames(expected):
@@ -76,9 +88,11 @@ def _readings(arrays: Sequence[Any], expected: Expected) -> Iterator[Tuple[str, 
             continue
         end = len(before) + len(positions)
         named = dict(zip([*before, *after], [*arrays[: len(before)], *arrays[end:]]))
-        if not all(_is_a(kind, named[name]) for name, kind in {**before, **after}.items()):
+        kinds = {**before, **after}
+        if not all(fits(kind, named[name]) for name, kind in kinds.items()):
             continue
-        counters = _counters(named, expected)
+        numbers = {name: _CASTS.get(kinds[name], bool)(array.item()) for name, array in named.items()}
+        counters = _counters(numbers, expected)
         for layout, keys in _layouts(positions, order):
             slots = dict(zip(keys, arrays[len(before) : end]))
             if all(_can_be(array, key, expected) for key, array in slots.items()):
@@ -119,12 +133,21 @@ def _frames(expected: Expected) -> Iterator[Tuple[Dict[str, str], Dict[str, str]
 _ITERATIONS, _RATE = "iterations", "learning rate"
 
 
+_CASTS: Dict[str, Callable[[Any], Any]] = {"i": int, "f": float}
+
+
 def _is_a(kind: str, array: Any) -> bool:
     return array.shape == () and (array.dtype.kind in "iu") == (kind == "i")
 
 
-def _counters(named: Mapping[str, Any], expected: Expected) -> Decoded:
-    values = {name: array.item() for name, array in named.items()}
+def _can_be_cast(kind: str, array: Any) -> bool:
+    """Return whether a scalar of any type can be cast without losing a fraction."""
+    if array.shape != () or array.dtype.kind not in "iuf":
+        return False
+    return kind == "f" or float(array).is_integer()
+
+
+def _counters(values: Mapping[str, Any], expected: Expected) -> Decoded:
     return Decoded(
         iterations=values[_ITERATIONS],
         learning_rate=values.get(_RATE),

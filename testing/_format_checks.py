@@ -3,10 +3,12 @@
 from typing import Any, Callable, List
 
 import tempfile
+import warnings
 
 import numpy as np
 
 from ..lossscales.contract import has_pure_step
+from ..registry.errors import ForgottenScalingWarning
 from ..serialization import formats
 from ..serialization._keras_introspection import installed_keras
 from ._check import Check, NotRun, check, require
@@ -137,7 +139,9 @@ def _step(model: Any, gradient: float) -> None:
     import tensorflow as tf
 
     (variable,) = model.trainable_variables
-    model.optimizer.apply_gradients([(tf.constant([[gradient]], tf.float32), variable)])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ForgottenScalingWarning)  # there is no loss to scale
+        model.optimizer.apply_gradients([(tf.constant([[gradient]], tf.float32), variable)])
 
 
 def _after_step(model: Any, gradient: float) -> List[str]:

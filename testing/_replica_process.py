@@ -10,10 +10,12 @@ import importlib.util
 import json
 import os
 import sys
+import warnings
 
 import numpy as np
 
 from ..lossscales.contract import has_pure_step
+from ..registry.errors import ForgottenScalingWarning
 from ._graph_checks import held, traced_update
 from ._steps import exact, step_results
 
@@ -148,7 +150,9 @@ def _together(strategy: Any, make: Any) -> List[Found]:
     for pair in _PAIRS:
         with strategy.scope():
             variable.assign(0.0)
-        step(tf.constant(pair, tf.float32))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ForgottenScalingWarning)  # there is no loss to scale
+            step(tf.constant(pair, tf.float32))
         found.append((_states(strategy, policy), _changes([float(each) for each in _on_replicas(strategy, variable)])))
     return found
 

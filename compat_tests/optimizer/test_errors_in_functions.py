@@ -3,14 +3,14 @@
 import pytest
 import tensorflow as tf
 
-from scalekeeper import ArgumentError, ArgumentTypeError, LossScaleOptimizer
+from scalekeeper import ArgumentError, LossScaleOptimizer, WrongArgumentError
 
 
 @pytest.mark.parametrize(
     ("pairs", "error", "built_in"),
     [
         (lambda variable: [(None, variable)], ArgumentError, ValueError),
-        (lambda variable: [variable], ArgumentTypeError, TypeError),
+        (lambda variable: [variable], WrongArgumentError, TypeError),
     ],
 )
 def test_a_traced_function_raises_the_class_that_an_eager_step_raises(pairs, error, built_in):

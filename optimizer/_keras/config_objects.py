@@ -17,6 +17,7 @@ from ...registry.errors import (
     InvalidSpecError,
     Problem,
     TranslationError,
+    WrongArgumentError,
     shown,
     unknown,
 )
@@ -128,6 +129,8 @@ def policy_from_arguments(
     loss_scale: Any, dynamic: Optional[bool], initial_scale: Optional[float], dynamic_growth_steps: Optional[int]
 ) -> Any:
     """Return the policy that the arguments of LossScaleOptimizer describe."""
+    if not (dynamic is None or isinstance(dynamic, bool)):
+        raise WrongArgumentError(f"dynamic must be True or False, got {shown(dynamic)}: give bool(…) of it")
     newer = {"dynamic": dynamic, "initial_scale": initial_scale, "dynamic_growth_steps": dynamic_growth_steps}
     given = [name for name, value in newer.items() if value is not None]
     if not given:

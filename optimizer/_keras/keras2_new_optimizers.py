@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
 from .._state.checkpoint_tracking import DeferredChildren
+from .._step.control_flow import with_side_effects
 from .keras2_base import Keras2
 from .keras_2_10_variable_order import ITERATIONS, correct_variable_order
 from .slotless_optimizers import SlotlessAdapter
@@ -28,7 +29,8 @@ class Adapter(SlotlessAdapter, Keras2):
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
         named = {} if name is None else {"name": name}  # before 2.11, it is not an argument
-        return self._optimizer.apply_gradients(pairs, skip_gradients_aggregation=not aggregate, **named)
+        apply = self._optimizer.apply_gradients
+        return with_side_effects(lambda: apply(pairs, skip_gradients_aggregation=not aggregate, **named))
 
     # Loading .weights.h5
 

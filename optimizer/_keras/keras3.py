@@ -14,12 +14,12 @@ import weakref
 import keras
 import tensorflow as tf
 
-from ...registry.errors import ArgumentError, StrategyError
+from ...registry.errors import ArgumentError, ReadOnlyError, StrategyError, WrongArgumentError, unknown
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
-from .._step.control_flow import without_autograph
+from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
 from .._step.graph_state import hold_in_graph
-from .._step.unscale import scale_loss, unscale_gradients
+from .._step.unscale import SCALING_METHODS, scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
 from .slotless_optimizers import CallableList, SlotlessAdapter
 
@@ -27,6 +27,20 @@ from .slotless_optimizers import CallableList, SlotlessAdapter
 _CAN_AGGREGATE = "aggregation" in inspect.signature(keras.optimizers.Optimizer.add_variable).parameters
 # entry of a state → the name of the variable in Keras's own class, in the order in which Keras creates them
 _NAMES = {name: keras_name for keras_name, name in KERAS_3_PROFILE.state_names.items()}
+# what Keras's own optimizers take and its LossScaleOptimizer does not, with the defaults
+_BASE_ARGUMENTS = {
+    "weight_decay": None,
+    "clipnorm": None,
+    "clipvalue": None,
+    "global_clipnorm": None,
+    "use_ema": False,
+    "ema_momentum": 0.99,
+    "ema_overwrite_frequency": None,
+    "loss_scale_factor": None,
+    "gradient_accumulation_steps": None,
+}
+_ARGUMENTS = frozenset(inspect.signature(LossScaleOptimizer.__init__).parameters) - {"self"}
+_OF_THE_POLICY = "it is a parameter of the policy; create another LossScaleOptimizer with it"
 # a policy's state in the graph → name → Keras variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
 
@@ -43,6 +57,20 @@ def _aggregation_of_state() -> Dict[str, str]:
     return {"aggregation": "none"}
 
 
+def _without_base_arguments(arguments: Mapping[str, Any]) -> Dict[str, Any]:
+    """Drop the arguments that Keras's own class takes for older files, which must have their defaults."""
+    for name, value in arguments.items():
+        if name in _BASE_ARGUMENTS:
+            if value is not _BASE_ARGUMENTS[name] and value != _BASE_ARGUMENTS[name]:
+                raise WrongArgumentError(
+                    f"LossScaleOptimizer does not take {name}={value!r}: give it to the inner optimizer, as in "
+                    f"LossScaleOptimizer(keras.optimizers.Adam({name}={value!r}))"
+                )
+        elif name not in _ARGUMENTS:
+            raise WrongArgumentError(unknown("argument", name, sorted(_ARGUMENTS), of="LossScaleOptimizer"))
+    return {name: value for name, value in arguments.items() if name not in _BASE_ARGUMENTS}
+
+
 class Adapter(SlotlessAdapter):
     """A LossScaleOptimizer for Keras 3."""
 
@@ -52,6 +80,9 @@ class Adapter(SlotlessAdapter):
     name: str
     _variables: List[Any]
     _trainable_variables: List[Any]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **_without_base_arguments(kwargs))
 
     def _wrap(self, optimizer: Any, name: Optional[str]) -> None:
         if keras.backend.backend() != "tensorflow":
@@ -98,10 +129,12 @@ class Adapter(SlotlessAdapter):
     @LossScaleOptimizer.initial_scale.setter  # type: ignore[attr-defined, untyped-decorator]
     def initial_scale(self, value: Any) -> None:
         """Ignore the value that Keras's own constructor sets: the policy defines it."""
+        self._require_in_constructor("initial_scale", _OF_THE_POLICY)
 
     @LossScaleOptimizer.dynamic_growth_steps.setter  # type: ignore[attr-defined, untyped-decorator]
     def dynamic_growth_steps(self, value: Any) -> None:
         """Ignore the value that Keras's own constructor sets: the policy defines it."""
+        self._require_in_constructor("dynamic_growth_steps", _OF_THE_POLICY)
 
     @property
     def iterations(self) -> Any:
@@ -111,11 +144,18 @@ class Adapter(SlotlessAdapter):
     @iterations.setter
     def iterations(self, value: Any) -> None:
         """Ignore the variable that the constructor of older Kerases sets: the inner optimizer counts the steps."""
+        self._require_in_constructor("iterations", "assign to the variable: optimizer.iterations.assign(…)")
+
+    def _require_in_constructor(self, name: str, remedy: str) -> None:
+        """Raise :class:`ReadOnlyError` for an attribute that is set after the constructor has finished."""
+        if self._is_complete():
+            raise ReadOnlyError(f"{name} of a LossScaleOptimizer cannot be set: {remedy}")
 
     @without_autograph
     def scale_loss(self, loss: Any) -> Any:
         """Multiply the loss by the current loss scale; its gradients are to be applied without unscaling them."""
         self._are_gradients_scaled = True
+        self._mark(*SCALING_METHODS)  # this class unscales the gradients
         return scale_loss(loss, self._graph_policy.scale())
 
     @without_autograph
@@ -137,10 +177,18 @@ class Adapter(SlotlessAdapter):
         Args:
             grads: The gradients.
             trainable_variables: Their variables; None for those the optimizer was built with.
+
+        Returns:
+            None; in a graph of TensorFlow 1, the operation that does it.
         """
         variables = self._trainable_variables if trainable_variables is None else trainable_variables
         pairs = list(zip(grads, variables))
-        return self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
+        self._mark(*SCALING_METHODS)
+        step = self.apply_gradients(self._unscaled(pairs) if self._are_gradients_scaled is None else pairs)
+        return step if isinstance(step, tf.Operation) else None
+
+    def _returned(self, step: Any) -> Any:
+        return self._own_step_counter() if runs_side_effects() else step
 
     def _unscaled_pairs(self, pairs: List[Tuple[Any, Any]]) -> List[Tuple[Any, Any]]:
         return self._unscaled(pairs) if self._are_gradients_scaled else pairs
@@ -177,9 +225,13 @@ class Adapter(SlotlessAdapter):
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")
 
     def _step_counter(self) -> Any:
+        return self._own_step_counter().value
+
+    def _own_step_counter(self) -> Any:
+        """Return the Keras variable that counts the inner optimizer's steps."""
         inner = self.inner_optimizer
         # ``iterations`` counts accumulated steps as one; in older Kerases it is the variable itself
-        return (inner._iterations if hasattr(inner, "_iterations") else inner.iterations).value
+        return inner._iterations if hasattr(inner, "_iterations") else inner.iterations
 
     def _counter_to_advance(self) -> Any:
         # Counting a skipped step as accumulated would dilute the mean of the gradients.
@@ -204,7 +256,8 @@ class Adapter(SlotlessAdapter):
         return [*known, *(each for each in self.inner_optimizer._trainable_variables if id(each) not in ids)]
 
     def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        return self.inner_optimizer.apply([grad for grad, _ in pairs], [variable for _, variable in pairs])
+        grads, variables = [grad for grad, _ in pairs], [variable for _, variable in pairs]
+        return with_side_effects(lambda: self.inner_optimizer.apply(grads, variables))
 
     def _indices(self) -> Mapping[Any, int]:
         indices: Mapping[Any, int] = self.inner_optimizer._trainable_variables_indices
@@ -242,3 +295,6 @@ class Adapter(SlotlessAdapter):
 
     def _serialized_inner(self) -> Any:
         return keras.saving.serialize_keras_object(self.inner_optimizer)
+
+
+functools.update_wrapper(Adapter.__init__, LossScaleOptimizer.__init__)  # keeps the signature

@@ -8,7 +8,7 @@ import weakref
 
 import tensorflow as tf
 
-from ...registry.errors import ArgumentError, NameTakenError, shown
+from ...registry.errors import NameTakenError, WrongArgumentError, shown
 from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
@@ -97,8 +97,8 @@ def keras_of(optimizer: Any) -> Any:
     return keras_of_class(type(optimizer))
 
 
-def _not_an_optimizer(given: Any) -> ArgumentError:
-    return ArgumentError(f"expected a Keras optimizer such as tf.keras.optimizers.Adam(), got {shown(given)}")
+def _not_an_optimizer(given: Any) -> WrongArgumentError:
+    return WrongArgumentError(f"expected a Keras optimizer such as tf.keras.optimizers.Adam(), got {shown(given)}")
 
 
 def keras_of_class(cls: Any) -> Any:

@@ -30,6 +30,29 @@ def unlowered_cond(condition: Any, if_true: Callable[[], Any], if_false: Callabl
     return result
 
 
+def runs_side_effects() -> bool:
+    """Return whether every operation with a side effect runs: in eager mode, and in the graph of a ``tf.function``."""
+    if tf.executing_eagerly():
+        return True
+    # not its building_function, which is also true for a conditional in a graph of TF 1
+    return bool(getattr(tf.compat.v1.get_default_graph(), "_add_control_dependencies", False))
+
+
+def with_side_effects(run: Callable[[], Any]) -> Any:
+    """Run a function; in a graph of TensorFlow 1, return an operation that runs what the function does.
+
+    For functions that rely on eager mode or ``tf.function`` to run all of it, in order.
+    """
+    if runs_side_effects():
+        return run()
+
+    def ordered() -> Any:
+        run()
+        return tf.constant(True)
+
+    return tf.function(ordered, autograph=False)().op
+
+
 def is_compiled_by_xla() -> bool:
     """Return whether the code is traced for a function that XLA compiles."""
     if tf.executing_eagerly():

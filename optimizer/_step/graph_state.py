@@ -19,8 +19,11 @@ MakeVariables = Callable[[State], Mapping[str, Any]]
 class GraphState(tf.Module):  # type: ignore[misc]
     """The state of a policy with a pure step: one variable for each entry, under its name in a checkpoint.
 
-    It has the methods of ``NumpyState``. Inside the scope of a strategy the variables are mirrored.
+    It has the members of ``NumpyState``. Inside the scope of a strategy the variables are mirrored.
     """
+
+    was_read = False
+    _graph_element: Any = None
 
     def __init__(self, loss_scale: LossScale, state: State, make_variables: MakeVariables) -> None:
         super().__init__(name="loss_scale")
@@ -53,6 +56,21 @@ class GraphState(tf.Module):  # type: ignore[misc]
 
     def scale(self) -> Any:
         return usable_scale(self._loss_scale.scale(self.read(), OPS))
+
+    def graph_element(self) -> Any:
+        """Return the loss scale as a tensor of the current graph of TensorFlow 1; None in a function or eager mode.
+
+        It is the same tensor each time, so that a session can fetch it after its graph is finalized. None, too, if the
+        graph is finalized and has no such tensor.
+        """
+        if tf.executing_eagerly():
+            return None
+        graph = tf.compat.v1.get_default_graph()
+        if graph.building_function:
+            return None
+        if self._graph_element is None or self._graph_element.graph is not graph:
+            self._graph_element = None if graph.finalized else self._loss_scale()
+        return self._graph_element
 
     def step(self, report: Report) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
@@ -181,5 +199,5 @@ def _current_scale(loss_scale: LossScale, dtype: Any = None, name: Any = None, a
     return scale if dtype is None else tf.cast(scale, dtype)
 
 
-# ``loss * optimizer.loss_scale`` works, as it does where TensorFlow's own class has a tensor of that name.
+# ``tensor * optimizer.loss_scale`` works, as where TensorFlow's own class has a tensor of that name.
 tf.register_tensor_conversion_function(LossScale, _current_scale)

@@ -2,8 +2,12 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
+import sys
+import warnings
+
 import tensorflow as tf
 
+from ...registry.errors import ForgottenScalingWarning
 from .control_flow import is_compiled_by_xla, rounded
 
 # The reciprocal of a larger scale is subnormal. Most devices flush it to zero, which would zero all gradients.
@@ -12,6 +16,27 @@ _LARGEST_SCALE = 2.0**126
 _SMALL = 4096
 # From this many small gradients of one shape on, stacking them is cheaper than handling them one by one.
 _FEW = 4
+
+GET_SCALED_LOSS, GET_UNSCALED_GRADIENTS = SCALING_METHODS = ("get_scaled_loss", "get_unscaled_gradients")
+_LIBRARIES = ("scalekeeper.", "tensorflow.", "tensorflow_core.", "keras.", "tf_keras.")
+
+
+def warn_of_forgotten_scaling(forgotten: Sequence[str]) -> None:
+    """Warn that a program applies gradients without calling some of ``SCALING_METHODS``, at the line that does."""
+    frame: Any = sys._getframe(0)
+    level = 1
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith(_LIBRARIES):
+        level, frame = level + 1, frame.f_back
+    effect = "the loss scale has no effect"
+    if len(forgotten) == 1:
+        effect = "the gradients are too large" if GET_UNSCALED_GRADIENTS in forgotten else "the gradients are too small"
+    warnings.warn(
+        f"apply_gradients is called without {' and '.join(forgotten)}, so {effect}. Compute the gradients of "
+        "optimizer.get_scaled_loss(loss), and apply what optimizer.get_unscaled_gradients(gradients) returns; "
+        "or call optimizer.minimize",
+        ForgottenScalingWarning,
+        stacklevel=level,
+    )
 
 
 def usable_scale(scale: Any) -> Any:

@@ -38,6 +38,18 @@ def test_each_generation_is_recognised(generation):
             np.testing.assert_array_equal(found.slots[owner][name], value)
 
 
+@pytest.mark.parametrize("generation", sorted(LISTS))
+def test_whole_numbers_of_any_type_are_counters(generation):
+    """A list whose numbers are all float64 is read like one with the right types, and counters become integers."""
+    found = decode_weights([np.asarray(value, np.float64) for value in LISTS[generation]], ADAM)
+    wanted = decode_weights(LISTS[generation], ADAM)
+    assert found._replace(slots={}) == wanted._replace(slots={})
+    assert type(found.iterations) is int
+    assert {name: type(value) for name, value in found.state.items()} == {
+        name: type(value) for name, value in wanted.state.items()
+    }
+
+
 def test_the_sign_tells_variables_of_equal_shape_apart():
     """A mean of squares is never negative, so one of the two readings is impossible."""
     minus, plus = -np.ones(2), np.ones(2)
@@ -96,10 +108,11 @@ def test_other_scalars_are_found_where_each_generation_has_them():
         [np.int64(7)],
         LISTS["2.0 to 2.10"][:-1],
         [*LISTS["2.0 to 2.10"], KERNEL],
-        [np.float32(7), *LISTS["2.0 to 2.10"][1:]],
+        [np.float32(7.5), *LISTS["2.0 to 2.10"][1:]],
+        [np.bool_(True), *LISTS["2.0 to 2.10"][1:]],
         [np.int64(7), KERNEL.T, BIAS, KERNEL.T, BIAS],
     ],
-    ids=["empty", "iterations alone", "one too few", "one too many", "no integer", "transposed"],
+    ids=["empty", "iterations alone", "one too few", "one too many", "a fraction", "a bool", "transposed"],
 )
 def test_what_does_not_fit_is_refused(values):
     """The error says what was given and what there is room for."""

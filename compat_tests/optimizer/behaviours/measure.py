@@ -6,11 +6,14 @@ holds a TensorFlow; names of rows, such as B4, restrict it to those:
 
     python compat_tests/optimizer/behaviours/measure.py            prints what is measured
     python compat_tests/optimizer/behaviours/measure.py --record   writes it into expected.json
+
+With SCALEKEEPER_MEMBERS set, B21 also prints the members that differ, with the results of both classes.
 """
 
 import functools
 import inspect
 import json
+import logging
 import os
 import re
 import sys
@@ -119,8 +122,11 @@ def outcome(run):
 
 
 def error_name(error):
-    """Return the class of an error; the built-in one for classes of scalekeeper that only narrow it."""
+    """Return the class of an error; the built-in ones for classes of scalekeeper that only narrow them."""
     narrow = ("ArgumentError", "ArgumentTypeError", "StateMismatchError", "StrategyError", "UnsupportedOperationError")
+    both = ("InvalidSpecTypeError", "WrongArgumentError")
+    if type(error).__name__ in both:
+        return "TypeError and ValueError"
     classes = [
         each for each in type(error).__mro__ if type(error).__name__ not in narrow or each.__module__ == "builtins"
     ]
@@ -734,6 +740,283 @@ def b20_learning_rate(subject):
             "callback": outcome(called_back),
         }
     )
+
+
+# Every public attribute and method of TensorFlow's own class, whatever the version has
+
+
+# method → a call of it; what is not here is called with an object that no method takes
+CALLS = {
+    "add_slot": lambda optimizer, variable: optimizer.add_slot(variable, "another"),
+    "add_variable": lambda optimizer, variable: optimizer.add_variable(shape=(2,), name="another"),
+    "add_variable_from_reference": lambda optimizer, variable: optimizer.add_variable_from_reference(
+        variable, "another"
+    ),
+    "add_weight": lambda optimizer, variable: optimizer.add_weight("another", (2,), initializer="ones"),
+    "aggregate_gradients": lambda optimizer, variable: optimizer.aggregate_gradients([(tf.ones([2]), variable)]),
+    "apply": lambda optimizer, variable: optimizer.apply([tf.ones([2])], [variable]),
+    "apply_gradients": lambda optimizer, variable: optimizer.apply_gradients([(tf.ones([2]), variable)]),
+    "assign": lambda optimizer, variable: optimizer.assign(variable, tf.ones([2])),
+    "assign_add": lambda optimizer, variable: optimizer.assign_add(variable, tf.ones([2])),
+    "assign_sub": lambda optimizer, variable: optimizer.assign_sub(variable, tf.ones([2])),
+    "build": lambda optimizer, variable: optimizer.build([variable]),
+    "check_finite": lambda optimizer, variable: optimizer.check_finite([tf.ones([2])]),
+    "compute_gradients": lambda optimizer, variable: optimizer.compute_gradients(
+        lambda: tf.reduce_sum(variable * 2.0), [variable]
+    ),
+    "exclude_from_weight_decay": lambda optimizer, variable: optimizer.exclude_from_weight_decay([variable]),
+    "finalize_variable_values": lambda optimizer, variable: optimizer.finalize_variable_values([variable]),
+    "from_config": lambda optimizer, variable: type(optimizer.from_config(optimizer.get_config())).__name__,
+    "get_config": lambda optimizer, variable: optimizer.get_config(),
+    "get_gradients": lambda optimizer, variable: tf.function(
+        lambda: optimizer.get_gradients(tf.reduce_sum(variable * 2.0), [variable])
+    )(),
+    "get_scaled_loss": lambda optimizer, variable: optimizer.get_scaled_loss(tf.constant(2.0)),
+    "get_slot": lambda optimizer, variable: optimizer.get_slot(variable, "momentum"),
+    "get_slot_names": lambda optimizer, variable: optimizer.get_slot_names(),
+    "get_unscaled_gradients": lambda optimizer, variable: optimizer.get_unscaled_gradients([tf.ones([2]), None]),
+    "get_updates": lambda optimizer, variable: [
+        type(each).__name__ for each in updates_in_a_graph(optimizer, variable)
+    ],
+    "get_weights": lambda optimizer, variable: optimizer.get_weights(),
+    "minimize": lambda optimizer, variable: optimizer.minimize(lambda: tf.reduce_sum(variable * 2.0), [variable]),
+    "name_scope": lambda optimizer, variable: type(optimizer.name_scope).__name__,
+    "scale_loss": lambda optimizer, variable: optimizer.scale_loss(tf.constant(2.0)),
+    "set_weights": lambda optimizer, variable: optimizer.set_weights(
+        [each.numpy() for each in installed_keras.variables_of(optimizer)]
+    ),
+    "stateless_apply": lambda optimizer, variable: optimizer.stateless_apply([], [], []),
+    "variables": lambda optimizer, variable: installed_keras.variables_of(optimizer),
+}
+
+
+def updates_in_a_graph(optimizer, variable):
+    found = []
+
+    @tf.function
+    def step():
+        found.extend(optimizer.get_updates(tf.reduce_sum(variable * 2.0), [variable]))
+
+    step()
+    return found
+
+
+def words_for(value):
+    """A value in words that two objects of the same type and value have in common."""
+    if isinstance(value, (list, tuple)):
+        return [words_for(each) for each in value]
+    if isinstance(value, dict):
+        return {key: words_for(each) for key, each in value.items()}
+    if hasattr(value, "numpy"):
+        value = np.asarray(value.numpy())
+    if isinstance(value, (np.ndarray, np.generic)):
+        return f"{value.dtype} {value.tolist()}"
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return "{} {}".format(type(value).__name__, re.sub(r"_\d+$", "", str(value)))  # Keras numbers its objects
+    return "method" if callable(value) else "object"
+
+
+class Impossible:
+    """An object that is no argument of anything."""
+
+
+def tried(run):
+    try:
+        return words_for(run())
+    except Exception as error:
+        return error
+
+
+def b21_members(subject):
+    """Each public member of TensorFlow's own class: its value, or the result and the error of a call."""
+    own, ours = Subject("own", subject.kind), Subject("ours", subject.kind)
+
+    def made(which):
+        optimizer, variable = which.wrap(which.sgd(momentum=0.5), which.dynamic(8.0)), tf.Variable([1.0, 2.0])
+        optimizer.apply_gradients([(tf.ones([2]) * (1.0 if hasattr(optimizer, "get_scaled_loss") else 8.0), variable)])
+        return optimizer, variable
+
+    def results(which, name):
+        """The value of a member, or the results of a call with right arguments and with wrong ones."""
+        optimizer, variable = made(which)
+        member = tried(lambda: getattr(optimizer, name))
+        if member != "method":
+            return [member]
+        wrong = tried(lambda: getattr(optimizer, name)(Impossible()))
+        optimizer, variable = made(which)
+        call = CALLS.get(name)
+        return [wrong, tried(lambda: call(optimizer, variable)) if call else "not called"]
+
+    def is_same(one, other):
+        if isinstance(one, Exception):
+            return isinstance(other, Exception) and (isinstance(other, type(one)) or type(one) in SLIPS)
+        return one == other
+
+    names = [name for name in dir(made(own)[0]) if not name.startswith("_")]
+    if not subject.is_ours:
+        return f"{len(names)} members"
+    found = {name: (results(own, name), results(ours, name)) for name in names}
+    found = {name: pair for name, pair in found.items() if len(pair[0]) != len(pair[1]) or not all(map(is_same, *pair))}
+    if os.environ.get("SCALEKEEPER_MEMBERS"):
+        for name, pair in found.items():
+            print(name, *pair, sep="\n    ")
+    unexplained = [name for name in found if name not in DIFFERENT_MEMBERS]
+    explained = [name for name in found if name in DIFFERENT_MEMBERS]
+    words = [f"{len(names) - len(found)} of {len(names)} members are the same"]
+    reasons = ", ".join(f"{name} ({DIFFERENT_MEMBERS[name]})" for name in explained)
+    words += [f"on purpose not: {reasons}"] if explained else []
+    words += ["NOT EXPLAINED: " + ", ".join(unexplained)] if unexplained else []
+    return "; ".join(words)
+
+
+# errors that are no answer to a wrong argument, but an accident of the implementation
+SLIPS = (AttributeError, KeyError, NotImplementedError)
+# members of TensorFlow's own class that ours has otherwise, and why
+DIFFERENT_MEMBERS = {
+    "add_slot": "works",
+    "apply_gradients": "returns the steps of the inner optimizer, and not a counter that stays 0",
+    "build": "refuses what is not a list, and does nothing when called again",
+    "get_config": "plain numbers that JSON can hold",
+    "get_slot": "works",
+    "loss_scale": "a policy, which is also the number",
+    "set_weights": "works",
+}
+
+
+def b22_loss_scale_as_number(subject):
+    optimizer = subject.wrap(subject.sgd(), subject.dynamic(8.0))
+    if not hasattr(optimizer, "loss_scale"):
+        raise NotThereError("no such attribute")
+    scale = optimizer.loss_scale
+
+    def fetched():
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            optimizer = subject.wrap(subject.sgd(), subject.dynamic(8.0))
+            fetch = optimizer.loss_scale
+            session.run(tf.compat.v1.global_variables_initializer())
+            return session.run(fetch) == 8.0
+
+    def kept():
+        """Whether a value that was read before a step is still the old one after it."""
+        kept = optimizer.loss_scale
+        step(optimizer, tf.Variable(0.0), NOT_A_NUMBER)
+        return float(kept) == 8.0
+
+    results = {
+        "x * 2.0, 2.0 * x": lambda: float(scale * 2.0) == float(2.0 * scale) == 16.0,
+        "x > 4, x == 8": lambda: bool(scale > 4) and bool(scale == 8),
+        "float, int": lambda: (float(scale), int(scale)) == (8.0, 8),
+        "numpy": lambda: scale.numpy() == np.asarray(scale) == 8.0,
+        "convert_to_tensor": lambda: float(tf.convert_to_tensor(scale)) == 8.0,
+        "from a tf.function": lambda: float(tf.function(lambda: scale, autograph=False)()) == 8.0,
+        "in a session": fetched,
+        "format": lambda: f"{scale:.1f}" == "8.0",
+        "x()": lambda: float(scale()) == 8.0,
+        "isinstance of tf.Tensor": lambda: isinstance(scale, tf.Tensor),
+        "keeps its value when the loss scale changes": kept,
+    }
+    return summary({name: outcome(lambda run=run: yes_or_no(run())) for name, run in results.items()})
+
+
+def b23_results_of_steps(subject):
+    def apply(optimizer, variable):
+        return optimizer.apply_gradients([(tf.constant(1.0), variable)])
+
+    def minimize(optimizer, variable):
+        return method(optimizer, "minimize")(lambda: 1.0 * variable, [variable])
+
+    def made():
+        return subject.wrap(subject.sgd(), subject.dynamic(8.0)), tf.Variable(1.0)
+
+    def traced(take):
+        optimizer, variable = made()
+        take(optimizer, variable)
+        return tf.function(lambda: take(optimizer, variable), autograph=False)()
+
+    def kind(value):
+        if isinstance(value, tf.Operation):
+            return "operation"
+        return "None" if value is None else "iterations"
+
+    def in_session(take):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            optimizer, variable = made()
+            result = take(optimizer, variable)
+            session.run(tf.compat.v1.global_variables_initializer())
+            session.run(result)
+            return kind(result) if session.run(variable) != 1.0 else "without effect"
+
+    words = {}
+    for take in (apply, minimize):
+        name = {"apply": "apply_gradients"}.get(take.__name__, take.__name__)
+        words[name] = outcome(lambda take=take: kind(take(*made())))
+        words[name + " in tf.function"] = outcome(lambda take=take: kind(traced(take)))
+        words[name + " in a session"] = outcome(lambda take=take: in_session(take))
+    return summary(words)
+
+
+def b24_wrong_arguments(subject):
+    make, scale = subject.optimizer_class, ("dynamic",) if installed_keras.HAS_LOSS_SCALE_OBJECTS else ()
+
+    def stepped():
+        optimizer, variable = subject.wrap(subject.sgd(momentum=0.5), subject.dynamic(8.0)), tf.Variable(0.0)
+        step(optimizer, variable, 1.0)
+        return optimizer, variable
+
+    def triples():
+        optimizer, variable = stepped()
+        optimizer.apply_gradients([(tf.constant(1.0), variable, 1)])
+
+    def floats():
+        optimizer, _ = stepped()
+        values = [np.float32(2), np.float64(0.25)]
+        method(optimizer, "set_weights")(values)
+        assert optimizer.get_weights() == values
+
+    results = {
+        "no optimizer": lambda: make("sgd", *scale),
+        "a LossScaleOptimizer": lambda: make(subject.wrap(subject.sgd(), subject.dynamic(8.0)), *scale),
+        "dynamic='yes'": lambda: make(subject.sgd(), dynamic="yes"),
+        "dynamic=0": lambda: make(subject.sgd(), dynamic=0, initial_scale=8.0),
+        "dynamic=numpy.False_": lambda: make(subject.sgd(), dynamic=np.False_, initial_scale=8.0),
+        "dynamic=False alone": lambda: make(subject.sgd(), dynamic=False),
+        "clipnorm": lambda: make(subject.sgd(), *scale, clipnorm=1.0),
+        "an unknown argument": lambda: make(subject.sgd(), *scale, unknown=1),
+        "triples to apply_gradients": triples,
+        "other dtypes to set_weights": floats,
+    }
+
+    def accepted(run):
+        run()
+        return "accepted"
+
+    return summary({name: outcome(functools.partial(accepted, run)) for name, run in results.items()})
+
+
+def b25_forgotten_scaling(subject):
+    def warnings_of(*called):
+        optimizer, variable = subject.wrap(subject.sgd(), subject.dynamic(8.0)), tf.Variable(0.0)
+        records = []
+        handler = logging.Handler()
+        handler.emit = lambda record: records.append(record.getMessage())
+        logger = tf.get_logger()
+        logger.addHandler(handler)
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(3):
+                    for name, argument in {"get_scaled_loss": tf.constant(1.0), "get_unscaled_gradients": []}.items():
+                        if name in called:
+                            method(optimizer, name)(argument)
+                    optimizer.apply_gradients([(tf.constant(1.0), variable)])
+        finally:
+            logger.removeHandler(handler)
+        texts = [*records, *(str(each.message) for each in caught)]
+        return {0: "silent", 1: "warned once", 3: "warned at each step"}[sum("get_" in text for text in texts)]
+
+    both = ("get_scaled_loss", "get_unscaled_gradients")
+    cases = {"neither method": (), **{f"only {name}": (name,) for name in both}, "both": both}
+    return summary({name: outcome(lambda called=called: warnings_of(*called)) for name, called in cases.items()})
 
 
 def number_of(function):
