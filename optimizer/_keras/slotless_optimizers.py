@@ -19,6 +19,7 @@ from .._state.inventory import is_variable, iterations_of
 from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
+from .aggregation import Pairs
 
 
 def slot_attributes(optimizer: Any, keys: Collection[Any]) -> Dict[str, str]:
@@ -91,14 +92,24 @@ class SlotlessAdapter(LossScaleOptimizer):
             if callable(loss) and not callable(var_list):
                 tape.watch([tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
             loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+            if grad_loss is not None:  # the inner optimizer does not take it
+                loss = tf.reduce_sum(loss * tf.stop_gradient(tf.cast(grad_loss, loss.dtype)))
         variables = tf.nest.flatten(var_list() if callable(var_list) else var_list)
-        grads = tape.gradient(loss, [tensorflow_variable(variable) for variable in variables], grad_loss)
-        return list(zip(self.get_unscaled_gradients(grads), variables))
+        pairs = self._gradients_by_inner(tape, loss, variables)
+        grads = self.get_unscaled_gradients([grad for grad, _ in pairs])
+        return list(zip(grads, [variable for _, variable in pairs]))
+
+    def _gradients_by_inner(self, tape: Any, loss: Any, variables: Sequence[Any]) -> Pairs:
+        """Return the gradients of a loss, each with its variable, as the inner optimizer computes them."""
+        return list(zip(tape.gradient(loss, [tensorflow_variable(each) for each in variables]), variables))
 
     @without_autograph
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """Return the unscaled gradients of a loss in a graph."""
-        grads = tf.gradients(self.get_scaled_loss(loss), [tensorflow_variable(variable) for variable in params])
+        scaled_loss = self.get_scaled_loss(loss)
+        if hasattr(self.inner_optimizer, "get_gradients"):  # Keras's own have none
+            return self.get_unscaled_gradients(self.inner_optimizer.get_gradients(scaled_loss, params))
+        grads = tf.gradients(scaled_loss, [tensorflow_variable(variable) for variable in params])
         if any(grad is None for grad in grads):
             names = [variable.name for grad, variable in zip(grads, params) if grad is None]
             raise ArgumentError(f"the loss has no gradient with respect to {names}")
