@@ -36,7 +36,12 @@ def is_overridden(optimizer: Any, name: str) -> bool:
     if name in vars(optimizer):
         return True
     owner = next((cls for cls in type(optimizer).__mro__ if name in vars(cls)), None)
-    return owner is not None and owner.__module__.split(".")[0] not in KERAS_PACKAGES
+    return owner is not None and not is_of_keras(owner)
+
+
+def is_of_keras(defined: Any) -> bool:
+    """Return whether Keras defines a class or function."""
+    return str(getattr(defined, "__module__", "")).split(".")[0] in KERAS_PACKAGES
 
 
 class Accepts(NamedTuple):

@@ -33,9 +33,8 @@ class Adapter(SlotlessAdapter, Keras2):
         return list(self._optimizer.compute_gradients(loss, variables, tape=tape))
 
     def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
-        if has_replicas() and any(accepts(self._optimizer, _SKIP_AGGREGATION)):
-            return Aggregation(list(self._optimizer.aggregate_gradients(pairs)))
-        if is_overridden(self._optimizer, "aggregate_gradients"):
+        applies_by_itself = is_overridden(self._optimizer, "apply_gradients")
+        if is_overridden(self._optimizer, "aggregate_gradients") or (has_replicas() and not applies_by_itself):
             return Aggregation(list(self._optimizer.aggregate_gradients(pairs)))
         return None
 

@@ -12,13 +12,11 @@ from ...registry.errors import ArgumentError
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from .._state.checkpoint_tracking import BaseOptimizerChild
 from .._step.control_flow import without_autograph
-from .aggregation import Aggregation, Pairs, accepts, has_replicas, is_overridden, with_methods
+from .aggregation import Aggregation, Pairs, accepts, has_replicas, is_of_keras, is_overridden, with_methods
 from .keras2_base import Keras2
 
 _UNAGGREGATED = "_transform_unaggregated_gradients"
 _AGGREGATE = "experimental_aggregate_gradients"
-# the function that sums gradients over replicas, unless an optimizer is given another gradient_aggregator
-_SUM = "all_reduce_sum_gradients"
 
 
 class Adapter(Keras2):
@@ -92,14 +90,16 @@ class Adapter(Keras2):
     def _is_aggregated_by_itself(self) -> bool:
         """Return whether the inner optimizer aggregates gradients in another manner than Keras does."""
         aggregator = getattr(self._optimizer, "gradient_aggregator", None)
-        if aggregator is not None and getattr(aggregator, "__name__", "") != _SUM:
+        if aggregator is not None and not is_of_keras(aggregator):
             return True
         return any(is_overridden(self._optimizer, name) for name in ("_aggregate_gradients", _UNAGGREGATED))
 
     def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
-        if not self._is_aggregated_by_itself() and not (has_replicas() and any(accepts(self._optimizer, _AGGREGATE))):
-            return None
-        return Aggregation(self._aggregated_by_inner(pairs))
+        if self._is_aggregated_by_itself() or (
+            has_replicas() and not is_overridden(self._optimizer, "apply_gradients")
+        ):
+            return Aggregation(self._aggregated_by_inner(pairs))
+        return None
 
     def _aggregated_by_inner(self, pairs: Pairs) -> Pairs:
         pairs = self._optimizer._transform_unaggregated_gradients(pairs)

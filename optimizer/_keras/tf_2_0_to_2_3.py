@@ -108,8 +108,10 @@ class Adapter(optimizer_v2.Adapter):
         return any("_aggregate_gradients" in vars(cls) for cls in bases)
 
     def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
-        if self._can_aggregate_first or not has_replicas() or self._applies_by_itself():
+        if self._can_aggregate_first:
             return super()._aggregated(pairs)
+        if not has_replicas() or self._applies_by_itself():
+            return None
         context = tf.distribute.get_replica_context()
         sums = context.merge_call(
             lambda strategy, pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs), args=(pairs,)

@@ -5,8 +5,6 @@ import tensorflow as tf
 
 from scalekeeper_test_support import installed_keras
 
-# Up to 2.3 TensorFlow's own class looks at the gradients before they are summed, and so does Keras 3's.
-THEIRS_SEES_SUMS = not installed_keras.HAS_LOSS_SCALE_OBJECTS and not installed_keras.IS_KERAS_3
 # Up to 3.4, optimizers of Keras 3 do not sum gradients by a method that can be called before the decision.
 pytestmark = pytest.mark.skipif(
     installed_keras.IS_KERAS_3
@@ -30,7 +28,8 @@ def test_an_infinite_sum_of_finite_gradients_is_skipped(found, kind):
     """Both replicas skip it and the loss scale falls; large gradients that cancel each other are applied."""
     expected = steps((-1.5, 2.0), (-1.5, 1.0), (-1.5, 1.0), (-2.5, 1.0), (-2.5, 1.0))
     assert found["sums"][f"ours {kind}"] == expected
-    if THEIRS_SEES_SUMS:
+    theirs = installed_keras.upstream(installed_keras.OPTIMIZERS[kind].SGD(0.5))
+    if installed_keras.aggregates_first(theirs):
         assert found["sums"][f"tensorflow {kind}"] == expected
 
 
@@ -60,6 +59,15 @@ def test_an_aggregation_that_makes_a_nan_is_skipped(found, kind):
     if not any(hasattr(optimizer, name) for name in names):
         pytest.skip("up to 2.1, optimizers have no method for it")
     assert found["own_aggregation"][kind] == steps((-1.0, 2.0), (-1.0, 1.0), (-1.5, 1.0))
+
+
+@pytest.mark.parametrize("kind", sorted(installed_keras.OPTIMIZERS))
+def test_what_apply_gradients_does_before_it_aggregates_is_kept(found, kind):
+    """An inner optimizer that clips each replica's gradients in ``apply_gradients`` does so with a loss scale, too."""
+    bare = [each["values"] for each in found["own_apply"][f"bare {kind}"]]
+    assert (
+        [each["values"] for each in found["own_apply"][f"ours {kind}"]] == bare == [[[x] * 3] * 2 for x in (-1.5, -2.0)]
+    )
 
 
 @pytest.mark.skipif(

@@ -108,6 +108,26 @@ def _changed(total):
     return tf.where(tf.equal(total, 13.0), float("nan"), total / 2.0)
 
 
+def own_apply(strategy):
+    """Optimizers that clip each replica's gradients in ``apply_gradients``, unless they are aggregated already."""
+    found = {}
+    for name, module in installed_keras.OPTIMIZERS.items():
+        for wrapper in ("ours", "bare"):
+            inner = clipping(module.SGD)
+            found[f"{wrapper} {name}"] = taken(strategy, wrapper, lambda inner=inner: inner(0.5), [[1, 5], [4, -1]])
+    return found
+
+
+def clipping(cls):
+    class Clipping(cls):
+        def apply_gradients(self, grads_and_vars, *args, **kwargs):
+            aggregates = kwargs.get("experimental_aggregate_gradients", not kwargs.get("skip_gradients_aggregation"))
+            pairs = [(tf.clip_by_value(grad, -2.0, 2.0) if aggregates else grad, each) for grad, each in grads_and_vars]
+            return super().apply_gradients(pairs, *args, **kwargs)
+
+    return Clipping
+
+
 def not_aggregated(strategy):
     """An aggregator that leaves the gradients of each replica as they are: one is not finite, and both skip."""
     if not hasattr(tf.keras.optimizers.SGD(0.5), "gradient_aggregator"):
@@ -148,4 +168,4 @@ def _reductions(graph):
     return {"sizes": sizes, "inside": inside}
 
 
-SCENARIOS = (sums, sparse_sums, clipped, own_aggregation, not_aggregated, exchanges)
+SCENARIOS = (sums, sparse_sums, clipped, own_aggregation, own_apply, not_aggregated, exchanges)
