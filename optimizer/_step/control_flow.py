@@ -6,11 +6,6 @@ import importlib
 
 import tensorflow as tf
 
-from ...registry.errors import StrategyError
-
-# What the names of operations begin with that wait for other workers: TensorFlow's, Horovod's, BytePS's
-_COMMUNICATING = ("Collective", "Nccl", "Horovod", "Byteps")
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -41,29 +36,6 @@ def is_compiled_by_xla() -> bool:
         return False
     control_flow_util = importlib.import_module("tensorflow.python.ops.control_flow_util")  # not a public module
     return bool(control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()))
-
-
-def require_no_communication(result: Any) -> Any:
-    """Raise :class:`StrategyError` if the branch that is being traced exchanges gradients with other workers.
-
-    Workers that decide before the exchange can decide differently: one of them waits for the others, or they train
-    apart.
-
-    Args:
-        result: What the branch returned; it is returned unchanged.
-    """
-    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-    if graph is None or not graph.building_function:
-        return result
-    found = sorted({each.type for each in graph.get_operations() if each.type.startswith(_COMMUNICATING)})
-    if found:
-        raise StrategyError(
-            f"the inner optimizer exchanges gradients with other workers ({', '.join(found)}) after the decision to "
-            "apply or skip the step, so workers could decide differently and train apart: let it do so in "
-            "aggregate_gradients, compute_gradients or _aggregate_gradients, which are called before, or average the "
-            "gradients before apply_gradients"
-        )
-    return result
 
 
 def rounded(value: Any) -> Any:

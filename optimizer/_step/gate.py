@@ -5,10 +5,12 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import tensorflow as tf
 
 from ...registry.errors import StrategyError
-from .control_flow import require_no_communication
 from .gradient_stats import measure, nonfinite_flags
 from .replicas import can_merge_replicas, combine_shares, shares_of_replica
 from .unscale import Bucket, bucket_gradients, gradients_of
+
+# What the names of operations begin with that wait for other workers: TensorFlow's, Horovod's, BytePS's
+_COMMUNICATING = ("Collective", "Nccl", "Horovod", "Byteps")
 
 
 class Step(NamedTuple):
@@ -168,9 +170,32 @@ def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Cal
         applied = _operations(apply())
     else:
         is_alone = not tf.distribute.has_strategy()  # other workers are those that the inner optimizer knows of
-        branch = as_branch(lambda: require_no_communication(apply()) if is_alone else apply())
+        branch = as_branch(lambda: _require_no_communication(apply()) if is_alone else apply())
         applied = [tf.cond(should_apply, branch, as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
+
+
+def _require_no_communication(result: Any) -> Any:
+    """Raise :class:`StrategyError` if the branch that is being traced exchanges gradients with other workers.
+
+    Workers that decide before the exchange can decide differently: one of them waits for the others, or they train
+    apart.
+
+    Args:
+        result: What the branch returned; it is returned unchanged.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if graph is None or not graph.building_function:
+        return result
+    found = sorted({each.type for each in graph.get_operations() if each.type.startswith(_COMMUNICATING)})
+    if found:
+        raise StrategyError(
+            f"the inner optimizer exchanges gradients with other workers ({', '.join(found)}) after the decision to "
+            "apply or skip the step, so workers could decide differently and train apart: let it do so in "
+            "aggregate_gradients, compute_gradients or _aggregate_gradients, which are called before, or average the "
+            "gradients before apply_gradients"
+        )
+    return result
 
 
 def as_branch(run: Callable[[], Any]) -> Callable[[], Any]:
