@@ -18,6 +18,7 @@ from ..serialization.keras._optimizer_config import decode_config, encode_wrappe
 from ..serialization.keras.profile import KerasProfile
 from ..serialization.optimizer_adapter import Transfer
 from ..serialization.training_state import IN_A_ROW, LAST, TOTAL, TrainingState, state_dict_of
+from ._keras.aggregation import Aggregation, Pairs
 from ._keras.config_objects import (
     create_inner_optimizer,
     decode_policy,
@@ -151,7 +152,18 @@ class LossScaleOptimizer:
         """Create the inner optimizer's variables, if they do not exist."""
         raise NotImplementedError
 
-    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+    def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
+        """Aggregate unscaled gradients over replicas and workers, with the inner optimizer's own methods.
+
+        They are called before the decision, so that it sees what is applied, and outside of the conditional, so that
+        all replicas and workers take part.
+
+        Returns:
+            None if nothing is to be aggregated, or if the inner optimizer does it only while it applies the gradients.
+        """
+        return None
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
         """Apply unscaled gradients with the inner optimizer."""
         raise NotImplementedError
 
@@ -308,14 +320,22 @@ class LossScaleOptimizer:
         indices = _indices_with_gradient(pairs)
         self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
-        counters, group = self._monitor.counters, None
         with tf.init_scope():  # variables cannot be created inside the conditional
             self._make_variables(variables)
-            if counters.attributes_overflows:
-                group = counters.group_of([variables[index] for index in indices])
         self._remember(variables)
         if state_transfer.PENDING in vars(self):
             pickling.fill_pending_slots(self, variables)
+        own_grads, also_checked = None, None
+        aggregation = self._aggregated([pairs[index] for index in indices]) if aggregate else None
+        if aggregation is not None:
+            own_grads, also_checked = [pairs[index][0] for index in indices], aggregation.also_checked
+            pairs, aggregate = _with_gradients(pairs, aggregation.pairs), False
+            indices = _indices_with_gradient(pairs)
+            variables = [variable for _, variable in pairs]
+        counters, group = self._monitor.counters, None
+        if counters.attributes_overflows:
+            with tf.init_scope():
+                group = counters.group_of([variables[index] for index in indices])
 
         def apply(grads: List[Any]) -> Any:
             by_index = dict(zip(indices, grads))
@@ -326,8 +346,9 @@ class LossScaleOptimizer:
             return self._monitor.skip(self._step_counter(), self._counter_to_advance(), self._policy, group, nonfinite)
 
         grads = [pairs[index][0] for index in indices]
+        watched, attributes_overflows = self._monitor.watched, counters.attributes_overflows
         step = gated_step(
-            Step(self._graph_policy, grads, apply, skip, self._monitor.watched, counters.attributes_overflows)
+            Step(self._graph_policy, grads, apply, skip, watched, attributes_overflows, own_grads, also_checked)
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
@@ -618,6 +639,15 @@ def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
         raise WrongArgumentError(
             f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}"
         ) from None
+
+
+def _with_gradients(pairs: Pairs, aggregated: Pairs) -> Pairs:
+    """Return all pairs with the aggregated gradients; the aggregated pairs alone if they are for other variables."""
+    given = [variable for grad, variable in pairs if grad is not None]
+    if len(aggregated) != len(given) or any(one is not other for one, (_, other) in zip(given, aggregated)):
+        return aggregated
+    remaining = iter(aggregated)
+    return [pair if pair[0] is None else next(remaining) for pair in pairs]
 
 
 def _indices_with_gradient(pairs: Sequence[Tuple[Any, Any]]) -> List[int]:

@@ -1,6 +1,6 @@
 """TensorFlow 2.11 to 2.15 and tf_keras: the new optimizers of Keras 2, which have ``update_step`` and no slots."""
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence
 
 import warnings
 
@@ -8,10 +8,12 @@ import tensorflow as tf
 
 from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
 from .._state.checkpoint_tracking import DeferredChildren
-from .._step.control_flow import with_side_effects
+from .aggregation import Aggregation, Pairs, accepts, has_replicas, is_overridden, with_methods
 from .keras2_base import Keras2
 from .keras_2_10_variable_order import ITERATIONS, correct_variable_order
 from .slotless_optimizers import SlotlessAdapter
+
+_SKIP_AGGREGATION = "skip_gradients_aggregation"
 
 
 class Adapter(SlotlessAdapter, Keras2):
@@ -27,10 +29,24 @@ class Adapter(SlotlessAdapter, Keras2):
     def _make_variables(self, variables: Sequence[Any]) -> None:
         self._optimizer.build(variables)
 
-    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
-        named = {} if name is None else {"name": name}  # before 2.11, it is not an argument
-        apply = self._optimizer.apply_gradients
-        return with_side_effects(lambda: apply(pairs, skip_gradients_aggregation=not aggregate, **named))
+    def _gradients_by_inner(self, tape: Any, loss: Any, variables: Sequence[Any]) -> Pairs:
+        return list(self._optimizer.compute_gradients(loss, variables, tape=tape))
+
+    def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
+        applies_by_itself = is_overridden(self._optimizer, "apply_gradients")
+        if is_overridden(self._optimizer, "aggregate_gradients") or (has_replicas() and not applies_by_itself):
+            return Aggregation(list(self._optimizer.aggregate_gradients(pairs)))
+        return None
+
+    def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        options = {} if name is None else {"name": name}  # before 2.11, it is not an argument
+        is_accepted = accepts(self._optimizer, _SKIP_AGGREGATION)
+        skipped = {_SKIP_AGGREGATION: not aggregate} if any(is_accepted) else {}
+        if aggregate or is_accepted.by_name:
+            return self._optimizer.apply_gradients(pairs, **options, **skipped)
+        # A method that takes any keywords may ignore them.
+        with with_methods(self._optimizer, {"aggregate_gradients": list}) as optimizer:
+            return optimizer.apply_gradients(pairs, **options, **skipped)
 
     # Loading .weights.h5
 

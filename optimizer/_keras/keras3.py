@@ -17,10 +17,12 @@ import tensorflow as tf
 from ...registry.errors import ArgumentError, ReadOnlyError, StrategyError, WrongArgumentError, unknown
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
-from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
+from .._state.state_transfer import tensorflow_variable
+from .._step.control_flow import runs_side_effects, without_autograph
 from .._step.graph_state import hold_in_graph
 from .._step.unscale import SCALING_METHODS, scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
+from .aggregation import Aggregation, Pairs, has_replicas, is_overridden, with_methods
 from .slotless_optimizers import CallableList, SlotlessAdapter
 
 # not in Keras 3.0
@@ -43,6 +45,21 @@ _ARGUMENTS = frozenset(inspect.signature(LossScaleOptimizer.__init__).parameters
 _OF_THE_POLICY = "it is a parameter of the policy; create another LossScaleOptimizer with it"
 # a policy's state in the graph → name → Keras variable
 _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.WeakKeyDictionary()
+
+
+# the methods of an inner optimizer that change gradients before it uses them, and those that call them
+_AGGREGATING = ("_clip_gradients", "_all_reduce_sum_gradients")
+_APPLYING = ("apply_gradients", "apply", "_backend_apply_gradients", "_backend_update_step")
+_CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
+# Up to 3.4, that method is called where the replicas meet, and does not sum.
+_UPDATE = getattr(keras.optimizers.Optimizer, "_backend_update_step", None)
+_SUMS_IN_REPLICAS = _UPDATE is not None and "_all_reduce_sum_gradients" in _UPDATE.__code__.co_names
+# what distributed wrappers for Keras 2 override; no optimizer of Keras 3 has these methods
+_METHODS_OF_KERAS_2 = ("compute_gradients", "_compute_gradients", "_aggregate_gradients", "get_gradients")
+
+
+def _is_overwritten(variable: Any) -> bool:
+    return bool(getattr(variable, "overwrite_with_gradient", False))
 
 
 @functools.lru_cache(maxsize=None)
@@ -154,6 +171,7 @@ class Adapter(SlotlessAdapter):
     @without_autograph
     def scale_loss(self, loss: Any) -> Any:
         """Multiply the loss by the current loss scale; its gradients are to be applied without unscaling them."""
+        self._require_gradients_of_inner()
         self._are_gradients_scaled = True
         self._mark(*SCALING_METHODS)  # this class unscales the gradients
         return scale_loss(loss, self._graph_policy.scale())
@@ -197,8 +215,7 @@ class Adapter(SlotlessAdapter):
         grads = unscale_gradients([grad for grad, _ in pairs], self._graph_policy.scale())
         # a value that overwrites its variable is not a gradient, and not scaled
         return [
-            (given if getattr(variable, "overwrite_with_gradient", False) else grad, variable)
-            for grad, (given, variable) in zip(grads, pairs)
+            (given if _is_overwritten(variable) else grad, variable) for grad, (given, variable) in zip(grads, pairs)
         ]
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
@@ -255,9 +272,63 @@ class Adapter(SlotlessAdapter):
         ids = set(map(id, known))
         return [*known, *(each for each in self.inner_optimizer._trainable_variables if id(each) not in ids)]
 
-    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+    def _require_gradients_of_inner(self) -> None:
+        """Raise :class:`ArgumentError` if the inner optimizer aggregates in a method that Keras 3 never calls."""
+        inner = self.inner_optimizer
+        found = [name for name in _METHODS_OF_KERAS_2 if hasattr(inner, name)]
+        if found and not hasattr(inner, "aggregate_gradients"):
+            raise ArgumentError(
+                f"{type(inner).__name__} has {found[0]}, which Keras 3 never calls in fit: workers whose gradients it "
+                "averages would train apart. Define aggregate_gradients(grads_and_vars), which scalekeeper calls "
+                "before it decides, or call minimize"
+            )
+
+    def _gradients_by_inner(self, tape: Any, loss: Any, variables: Sequence[Any]) -> Pairs:
+        if not hasattr(self.inner_optimizer, "compute_gradients"):  # Keras's own have none
+            return super()._gradients_by_inner(tape, loss, variables)
+        return list(self.inner_optimizer.compute_gradients(loss, variables, tape=tape))
+
+    def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
+        inner = self.inner_optimizer
+        has_method = hasattr(inner, "aggregate_gradients")  # as in Keras 2; Keras's own have none
+        if has_method:
+            pairs = [pair for pair in inner.aggregate_gradients(pairs) if pair[0] is not None]
+        if not self._is_aggregated_apart():
+            return Aggregation(pairs) if has_method else None
+        grads = [grad for grad, _ in pairs]
+        # Keras assigns other values to their variables as they are.
+        indices = [index for index, (_, variable) in enumerate(pairs) if not _is_overwritten(variable)]
+        clipped = inner._clip_gradients([grads[index] for index in indices])
+        variables = [tensorflow_variable(pairs[index][1]) for index in indices]
+        sums = inner._all_reduce_sum_gradients(list(zip(clipped, variables)))
+        for index, (grad, _) in zip(indices, sums):
+            pairs[index] = (grad, pairs[index][1])
+        # Clipping replaces an infinity by a finite number.
+        clips = is_overridden(inner, "_clip_gradients") or any(getattr(inner, name, None) for name in _CLIPPING)
+        return Aggregation(pairs, grads if clips else None)
+
+    def _is_aggregated_apart(self) -> bool:
+        """Return whether the inner optimizer sums gradients by a method that can be called before the decision.
+
+        One that accumulates gradients sums them only when it uses them.
+        """
+        inner = self.inner_optimizer
+        if not has_replicas() and not is_overridden(inner, "_all_reduce_sum_gradients"):
+            return False
+        if inner.gradient_accumulation_steps or inner.loss_scale_factor is not None:
+            return False
+        return _SUMS_IN_REPLICAS and not any(is_overridden(inner, name) for name in _APPLYING)
+
+    def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        inner = self.inner_optimizer
+        if is_overridden(inner, "apply_gradients"):
+            inner.apply_gradients(pairs)  # returns a Keras variable, not an operation
+            return None
         grads, variables = [grad for grad, _ in pairs], [variable for _, variable in pairs]
-        return with_side_effects(lambda: self.inner_optimizer.apply(grads, variables))
+        if aggregate or not self._is_aggregated_apart():
+            return inner.apply(grads, variables)
+        with with_methods(inner, dict.fromkeys(_AGGREGATING, list)) as optimizer:
+            return optimizer.apply(grads, variables)
 
     def _indices(self) -> Mapping[Any, int]:
         indices: Mapping[Any, int] = self.inner_optimizer._trainable_variables_indices

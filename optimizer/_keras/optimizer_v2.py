@@ -4,9 +4,7 @@ Iterations, weights, slots and hyper-parameters are inherited from Keras's own c
 optimizer. Gradients are scaled, unscaled and applied here.
 """
 
-from typing import Any, List, Optional, Sequence, Tuple
-
-import inspect
+from typing import Any, Callable, ClassVar, List, Mapping, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -14,7 +12,11 @@ from ...registry.errors import ArgumentError
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from .._state.checkpoint_tracking import BaseOptimizerChild
 from .._step.control_flow import without_autograph
+from .aggregation import Aggregation, Pairs, accepts, has_replicas, is_of_keras, is_overridden, with_methods
 from .keras2_base import Keras2
+
+_UNAGGREGATED = "_transform_unaggregated_gradients"
+_AGGREGATE = "experimental_aggregate_gradients"
 
 
 class Adapter(Keras2):
@@ -83,9 +85,36 @@ class Adapter(Keras2):
             )
 
     def _can_leave_out_aggregation(self) -> bool:
-        return "experimental_aggregate_gradients" in inspect.signature(self._optimizer.apply_gradients).parameters
+        return any(accepts(self._optimizer, _AGGREGATE)) or self._is_aggregated_by_itself()
 
-    def _apply_inner(self, pairs: List[Tuple[Any, Any]], name: Optional[str], aggregate: bool) -> Any:
+    def _is_aggregated_by_itself(self) -> bool:
+        """Return whether the inner optimizer aggregates gradients in another manner than Keras does."""
+        aggregator = getattr(self._optimizer, "gradient_aggregator", None)
+        if aggregator is not None and not is_of_keras(aggregator):
+            return True
+        return any(is_overridden(self._optimizer, name) for name in ("_aggregate_gradients", _UNAGGREGATED))
+
+    def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
+        if self._is_aggregated_by_itself() or (
+            has_replicas() and not is_overridden(self._optimizer, "apply_gradients")
+        ):
+            return Aggregation(self._aggregated_by_inner(pairs))
+        return None
+
+    def _aggregated_by_inner(self, pairs: Pairs) -> Pairs:
+        pairs = self._optimizer._transform_unaggregated_gradients(pairs)
+        return list(self._optimizer._aggregate_gradients(pairs))
+
+    # for gradients that are aggregated: what replaces the methods that aggregate
+    _unchanged: ClassVar[Mapping[str, Callable[..., Any]]] = {"_aggregate_gradients": list, _UNAGGREGATED: list}
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
         if aggregate or not self._can_leave_out_aggregation():
             return self._optimizer.apply_gradients(pairs, name=name)
-        return self._optimizer.apply_gradients(pairs, name=name, experimental_aggregate_gradients=False)
+        is_accepted = accepts(self._optimizer, _AGGREGATE)
+        options = {_AGGREGATE: False} if any(is_accepted) else {}
+        if is_accepted.by_name:
+            return self._optimizer.apply_gradients(pairs, name=name, **options)
+        # A method that takes any keywords may ignore them.
+        with with_methods(self._optimizer, self._unchanged) as optimizer:
+            return optimizer.apply_gradients(pairs, name=name, **options)

@@ -17,8 +17,9 @@ from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
 from .._state.inventory import is_variable, iterations_of
 from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
-from .._step.control_flow import runs_side_effects, without_autograph
+from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
+from .aggregation import Pairs
 
 
 def slot_attributes(optimizer: Any, keys: Collection[Any]) -> Dict[str, str]:
@@ -91,14 +92,24 @@ class SlotlessAdapter(LossScaleOptimizer):
             if callable(loss) and not callable(var_list):
                 tape.watch([tensorflow_variable(variable) for variable in tf.nest.flatten(var_list)])
             loss = self.get_scaled_loss(loss() if callable(loss) else loss)
+            if grad_loss is not None:  # the inner optimizer does not take it
+                loss = tf.reduce_sum(loss * tf.stop_gradient(tf.cast(grad_loss, loss.dtype)))
         variables = tf.nest.flatten(var_list() if callable(var_list) else var_list)
-        grads = tape.gradient(loss, [tensorflow_variable(variable) for variable in variables], grad_loss)
-        return list(zip(self.get_unscaled_gradients(grads), variables))
+        pairs = self._gradients_by_inner(tape, loss, variables)
+        grads = self.get_unscaled_gradients([grad for grad, _ in pairs])
+        return list(zip(grads, [variable for _, variable in pairs]))
+
+    def _gradients_by_inner(self, tape: Any, loss: Any, variables: Sequence[Any]) -> Pairs:
+        """Return the gradients of a loss, each with its variable, as the inner optimizer computes them."""
+        return list(zip(tape.gradient(loss, [tensorflow_variable(each) for each in variables]), variables))
 
     @without_autograph
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
         """Return the unscaled gradients of a loss in a graph."""
-        grads = tf.gradients(self.get_scaled_loss(loss), [tensorflow_variable(variable) for variable in params])
+        scaled_loss = self.get_scaled_loss(loss)
+        if hasattr(self.inner_optimizer, "get_gradients"):  # Keras's own have none
+            return self.get_unscaled_gradients(self.inner_optimizer.get_gradients(scaled_loss, params))
+        grads = tf.gradients(scaled_loss, [tensorflow_variable(variable) for variable in params])
         if any(grad is None for grad in grads):
             names = [variable.name for grad, variable in zip(grads, params) if grad is None]
             raise ArgumentError(f"the loss has no gradient with respect to {names}")
@@ -109,6 +120,13 @@ class SlotlessAdapter(LossScaleOptimizer):
         """Return the operations that take one step, in a graph."""
         step = self.apply_gradients(zip(self.get_gradients(loss, params), params))
         return [step if isinstance(step, tf.Operation) else tf.no_op()]
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        return with_side_effects(lambda: self._apply_in_order(pairs, name, aggregate))
+
+    def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        """Apply unscaled gradients with the inner optimizer, which relies on the order of its operations."""
+        raise NotImplementedError
 
     def _returned(self, step: Any) -> Any:
         return None if runs_side_effects() else step  # as Keras's own class, so that a tf.function may return it

@@ -4,7 +4,7 @@ Keras itself scales the loss and unscales the gradients there, and only for inst
 optimizers that clip, because they would clip scaled gradients; here, gradients are clipped after they are unscaled.
 """
 
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import contextlib
 import copy
@@ -20,6 +20,7 @@ from .._state.checkpoint_tracking import count_as_restored
 from .._step.control_flow import without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 from . import optimizer_v2
+from .aggregation import Aggregation, Pairs, has_replicas, is_overridden, with_methods
 
 _CLIPPING = ("clipnorm", "clipvalue")
 
@@ -97,6 +98,46 @@ class Adapter(optimizer_v2.Adapter):
     def _aggregate_gradients(self, grads_and_vars: Any) -> Any:
         return self._optimizer._aggregate_gradients(grads_and_vars)
 
+    def _is_aggregated_by_itself(self) -> bool:
+        return self._can_aggregate_first and super()._is_aggregated_by_itself()
+
+    @property
+    def _can_aggregate_first(self) -> bool:
+        """Whether Keras's own optimizers have a method that aggregates: from 2.2 on."""
+        bases = (cls for cls in type(self._optimizer).__mro__ if cls.__name__ == "OptimizerV2")
+        return any("_aggregate_gradients" in vars(cls) for cls in bases)
+
+    def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
+        if self._can_aggregate_first:
+            return super()._aggregated(pairs)
+        if not has_replicas() or self._applies_by_itself():
+            return None
+        context = tf.distribute.get_replica_context()
+        sums = context.merge_call(
+            lambda strategy, pairs: strategy.extended.batch_reduce_to(tf.distribute.ReduceOp.SUM, pairs), args=(pairs,)
+        )
+        return Aggregation(list(zip(sums, [variable for _, variable in pairs])))
+
+    def _applies_by_itself(self) -> bool:
+        return any(is_overridden(self._optimizer, name) for name in ("apply_gradients", "_distributed_apply"))
+
+    def _aggregated_by_inner(self, pairs: Pairs) -> Pairs:
+        return list(zip(self._optimizer._aggregate_gradients(pairs), [variable for _, variable in pairs]))
+
+    _unchanged: ClassVar[Mapping[str, Callable[..., Any]]] = {
+        "_aggregate_gradients": lambda pairs: [grad for grad, _ in pairs]
+    }
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        if aggregate or self._can_aggregate_first or not has_replicas() or self._applies_by_itself():
+            return super()._apply_inner(pairs, name, aggregate)
+
+        def apply_sums(strategy: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._optimizer._distributed_apply(_AggregatedStrategy(strategy), *args, **kwargs)
+
+        with with_methods(self._optimizer, {"_distributed_apply": apply_sums}) as optimizer:
+            return optimizer.apply_gradients(pairs, name=name)
+
     @property
     def _HAS_AGGREGATE_GRAD(self) -> bool:  # noqa: N802
         return bool(getattr(self._optimizer, "_HAS_AGGREGATE_GRAD", False))
@@ -141,6 +182,27 @@ class Adapter(optimizer_v2.Adapter):
     @property
     def _weights(self) -> Any:
         return self._optimizer._weights
+
+
+class _AggregatedStrategy:
+    """A strategy for gradients that are summed over its replicas: it does not sum them again."""
+
+    def __init__(self, strategy: Any) -> None:
+        self._strategy = strategy
+
+    def __getattr__(self, name: str) -> Any:
+        return self if name == "extended" else getattr(self._strategy.extended, name)
+
+    def batch_reduce_to(self, reduce_op: Any, pairs: Any) -> Any:
+        """Return the gradients, as values that are the same on every replica."""
+        return [tf.nest.map_structure(_as_mirrored, grad) for grad, _ in pairs]
+
+
+def _as_mirrored(value: Any) -> Any:
+    if type(value).__name__ != "PerReplica":
+        return value
+    values = sys.modules[type(value).__module__]
+    return values.Mirrored(value.device_map, value.values, value.logical_device)
 
 
 def _is_called_by(name: str) -> bool:

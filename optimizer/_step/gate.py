@@ -1,6 +1,6 @@
 """Apply or skip a step: which strategies allow one, and how the decision is taken with and without replicas."""
 
-from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
@@ -9,18 +9,25 @@ from .gradient_stats import measure, nonfinite_flags
 from .replicas import can_merge_replicas, combine_shares, shares_of_replica
 from .unscale import Bucket, bucket_gradients, gradients_of
 
+# What the names of operations begin with that wait for other workers: TensorFlow's, Horovod's, BytePS's
+_COMMUNICATING = ("Collective", "Nccl", "Horovod", "Byteps")
+
 
 class Step(NamedTuple):
     """One call of ``apply_gradients`` in one replica.
 
     Attributes:
         policy: The policy, as ``hold_in_graph`` returned it.
-        grads: The unscaled gradients of this replica.
+        grads: The unscaled gradients that ``apply`` gets: this replica's, or those of all replicas, aggregated.
         apply: Applies a list of gradients; runs in the context of each replica.
         skip: Runs once if the step is skipped. It takes, for each gradient, the number of replicas on which it was
             non-finite; or None, unless ``attributes_overflows`` is set.
         watched: The variables that fields of the report are written to, by field.
         attributes_overflows: Whether ``skip`` needs to know which gradients were non-finite.
+        own_grads: The unscaled gradients of this replica before they were aggregated, which statistics are measured of;
+            None if they are ``grads``.
+        also_checked: Gradients from which ``grads`` were computed by operations that can hide non-finite numbers, such
+            as clipping: as many as ``grads``, and they must be finite, too.
     """
 
     policy: Any
@@ -29,6 +36,20 @@ class Step(NamedTuple):
     skip: Callable[[Optional[Any]], Any]
     watched: Mapping[str, Any]
     attributes_overflows: bool
+    own_grads: Optional[Sequence[Any]] = None
+    also_checked: Optional[Sequence[Any]] = None
+
+    def measure(self, buckets: Sequence[Bucket], also_checked: Sequence[Bucket]) -> Dict[str, Any]:
+        """Return the fields of the report that the policy and the watched variables need, for this replica."""
+        needs = self.policy.needs.union(self.watched, ["finite"] if self.watched else [])
+        if self.own_grads is None:
+            return measure(buckets, needs)
+        is_needed = needs.intersection(["finite"])
+        report = measure(buckets, is_needed)
+        if also_checked and is_needed:
+            report["finite"] = tf.logical_and(report["finite"], measure(also_checked, is_needed)["finite"])
+        statistics = needs.difference(is_needed)
+        return {**report, **(measure(bucket_gradients(self.own_grads), statistics) if statistics else {})}
 
     def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the policy and the watched variables, and whether to apply the step."""
@@ -37,6 +58,18 @@ class Step(NamedTuple):
             return update_op, should_apply
         assigned = [variable.assign(_watched_value(name, report)) for name, variable in self.watched.items()]
         return (update_op if tf.executing_eagerly() else tf.group(update_op, *assigned)), should_apply
+
+
+class _Buckets(NamedTuple):
+    """The gradients of a step in buckets: those that are applied, and others that must be finite as well."""
+
+    applied: List[Bucket]
+    also_checked: List[Bucket]
+
+    def nonfinite(self) -> Any:
+        """Return a float32 vector with a number above 0 for each non-finite gradient."""
+        flags = nonfinite_flags(self.applied)
+        return tf.maximum(flags, nonfinite_flags(self.also_checked)) if self.also_checked else flags
 
 
 def gated_step(step: Step) -> Any:
@@ -48,8 +81,8 @@ def gated_step(step: Step) -> Any:
     Returns:
         The operation that does all of it; None in eager mode.
     """
-    buckets = bucket_gradients(step.grads)
-    report = measure(buckets, step.policy.needs.union(step.watched, ["finite"] if step.watched else []))
+    buckets = _Buckets(bucket_gradients(step.grads), bucket_gradients(step.also_checked or []))
+    report = step.measure(*buckets)
     if not tf.distribute.has_strategy():
         return _step_without_strategy(step, buckets, report)
     if can_merge_replicas():
@@ -57,18 +90,18 @@ def gated_step(step: Step) -> Any:
     return _step_in_each_replica(step, buckets, report)
 
 
-def _step_without_strategy(step: Step, buckets: List[Bucket], report: Mapping[str, Any]) -> Any:
+def _step_without_strategy(step: Step, buckets: _Buckets, report: Mapping[str, Any]) -> Any:
     """Decide by this report alone."""
     update_op, should_apply = step.decide(step.grads, report)
     return _gate(
         update_op,
         should_apply,
-        lambda: step.apply(gradients_of(buckets)),
-        lambda: step.skip(nonfinite_flags(buckets) if step.attributes_overflows else None),
+        lambda: step.apply(gradients_of(buckets.applied)),
+        lambda: step.skip(buckets.nonfinite() if step.attributes_overflows else None),
     )
 
 
-def _step_in_merge_call(step: Step, buckets: List[Bucket], report: Mapping[str, Any]) -> Any:
+def _step_in_merge_call(step: Step, buckets: _Buckets, report: Mapping[str, Any]) -> Any:
     """Decide once for all replicas, in the one piece of graph where they meet."""
     context = tf.distribute.get_replica_context()
 
@@ -76,27 +109,33 @@ def _step_in_merge_call(step: Step, buckets: List[Bucket], report: Mapping[str, 
         sums = strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None) if report else None
         update_op, should_apply = step.decide(grads, combine_shares(report, sums))
 
-        def in_each_replica(run: Callable[[List[Bucket]], Any]) -> Any:
+        def in_each_replica(run: Callable[[_Buckets], Any]) -> Any:
             def in_this_replica(*tensors: Any) -> Any:
-                return run([bucket._replace(**own) for bucket, own in zip(buckets, tensors)])
+                pairs = [zip(group, own) for group, own in zip(buckets, tensors)]
+                return run(_Buckets(*([bucket._replace(**own) for bucket, own in each] for each in pairs)))
 
             return strategy.extended.call_for_each_replica(in_this_replica, args=tensors)
 
         def skip() -> Any:
             if not step.attributes_overflows:
                 return step.skip(None)
-            return step.skip(strategy.reduce(tf.distribute.ReduceOp.SUM, in_each_replica(nonfinite_flags), axis=None))
+            return step.skip(
+                strategy.reduce(tf.distribute.ReduceOp.SUM, in_each_replica(_Buckets.nonfinite), axis=None)
+            )
 
-        return _gate(
-            update_op, should_apply, lambda: in_each_replica(lambda buckets: step.apply(gradients_of(buckets))), skip
-        )
+        def apply() -> Any:
+            return in_each_replica(lambda buckets: step.apply(gradients_of(buckets.applied)))
+
+        return _gate(update_op, should_apply, apply, skip)
 
     # merge_call hands over the tensors of all replicas, and everything else as it is in one of them.
-    tensors = tuple({"values": bucket.values, "reciprocal": bucket.reciprocal} for bucket in buckets)
+    tensors = tuple(
+        tuple({"values": bucket.values, "reciprocal": bucket.reciprocal} for bucket in group) for group in buckets
+    )
     return context.merge_call(across_replicas, args=(tuple(step.grads), tensors, shares_of_replica(context, report)))
 
 
-def _step_in_each_replica(step: Step, buckets: List[Bucket], report: Mapping[str, Any]) -> Any:
+def _step_in_each_replica(step: Step, buckets: _Buckets, report: Mapping[str, Any]) -> Any:
     """Decide in each replica from the same sums, where XLA compiles the replicas one by one."""
     if not step.policy.is_pure:
         raise StrategyError(
@@ -114,8 +153,8 @@ def _step_in_each_replica(step: Step, buckets: List[Bucket], report: Mapping[str
     return _gate(
         update_op,
         should_apply,
-        lambda: step.apply(gradients_of(buckets)),
-        lambda: step.skip(sum_over_replicas(nonfinite_flags(buckets)) if step.attributes_overflows else None),
+        lambda: step.apply(gradients_of(buckets.applied)),
+        lambda: step.skip(sum_over_replicas(buckets.nonfinite()) if step.attributes_overflows else None),
     )
 
 
@@ -130,8 +169,33 @@ def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Cal
     if should_apply is True:
         applied = _operations(apply())
     else:
-        applied = [tf.cond(should_apply, as_branch(apply), as_branch(skip))]
+        is_alone = not tf.distribute.has_strategy()  # other workers are those that the inner optimizer knows of
+        branch = as_branch(lambda: _require_no_communication(apply()) if is_alone else apply())
+        applied = [tf.cond(should_apply, branch, as_branch(skip))]
     return None if tf.executing_eagerly() else tf.group(update_op, *applied)
+
+
+def _require_no_communication(result: Any) -> Any:
+    """Raise :class:`StrategyError` if the branch that is being traced exchanges gradients with other workers.
+
+    Workers that decide before the exchange can decide differently: one of them waits for the others, or they train
+    apart.
+
+    Args:
+        result: What the branch returned; it is returned unchanged.
+    """
+    graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+    if graph is None or not graph.building_function:
+        return result
+    found = sorted({each.type for each in graph.get_operations() if each.type.startswith(_COMMUNICATING)})
+    if found:
+        raise StrategyError(
+            f"the inner optimizer exchanges gradients with other workers ({', '.join(found)}) after the decision to "
+            "apply or skip the step, so workers could decide differently and train apart: let it do so in "
+            "aggregate_gradients, compute_gradients or _aggregate_gradients, which are called before, or average the "
+            "gradients before apply_gradients"
+        )
+    return result
 
 
 def as_branch(run: Callable[[], Any]) -> Callable[[], Any]:

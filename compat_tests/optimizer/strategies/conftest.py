@@ -21,3 +21,9 @@ def run_scenario():
 @pytest.fixture(scope="session")
 def run_workers():
     return strategy_scenarios.run_workers
+
+
+@pytest.fixture(scope="session")
+def mirrored_results(run_scenario):
+    """What the scenarios under MirroredStrategy return, all from one process."""
+    return run_scenario("mirrored")

@@ -14,9 +14,9 @@ CAN_APPLY_UNAGGREGATED = {"experimental_aggregate_gradients", "skip_gradients_ag
 }
 
 
-@pytest.fixture(scope="module")
-def found(run_scenario):
-    return run_scenario("mirrored")
+@pytest.fixture
+def found(mirrored_results):
+    return mirrored_results
 
 
 def test_sparse_gradients_are_summed_before_they_are_judged(found):

@@ -59,6 +59,11 @@ def upstream(inner, loss_scale="dynamic"):
     return UPSTREAM(inner, **{names[name]: value for name, value in parameters.items() if name in names})
 
 
+def aggregates_first(optimizer):
+    """Return whether an optimizer of TensorFlow's class aggregates gradients before it checks them: not up to 2.4."""
+    return any("aggregate_gradients" in name for name in type(optimizer).apply_gradients.__code__.co_names)
+
+
 def builds_in_one_graph():
     """Return whether all threads build models in one graph, as up to 2.3."""
     return hasattr(tf.keras.Input((1,)), "graph")

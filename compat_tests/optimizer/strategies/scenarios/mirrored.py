@@ -1,5 +1,6 @@
 """Steps under MirroredStrategy over two logical CPUs."""
 
+import aggregation
 import common
 import numpy as np
 import tensorflow as tf
@@ -157,7 +158,7 @@ def cross_replica(strategy):
 
 if __name__ == "__main__":
     mirrored = tf.distribute.MirroredStrategy(common.logical_cpus())
-    scenarios = (sparse, report, fixed, telemetry, already_summed, cross_replica)
+    scenarios = (sparse, report, fixed, telemetry, already_summed, cross_replica, *aggregation.SCENARIOS)
     found = {scenario.__name__: scenario(mirrored) for scenario in scenarios}
     found["pinned"] = pinned()
     found["two_devices"] = {wrapper: two_devices(wrapper) for wrapper in common.WRAPPERS}
