@@ -17,6 +17,8 @@ IGNORED_WARNINGS = [
     # many tests have no loss, but gradients that they wrote down; a loss that is scaled, and whose gradients are never
     # unscaled, is an error here too
     "ignore:apply_gradients is called without get_scaled_loss:UserWarning",
+    # strategies of TensorFlow 2.6 to 2.8 leave a pool of threads to the garbage collector
+    "ignore:unclosed running multiprocessing pool:ResourceWarning",
     # the environment of the nightly TensorFlow; test_environment.py checks that no other one gets it
     "ignore:scalekeeper is not tested beyond:UserWarning",
 ]
