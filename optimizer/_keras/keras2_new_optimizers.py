@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
 from .._state.checkpoint_tracking import DeferredChildren
+from .._step.control_flow import with_side_effects
 from .aggregation import Aggregation, Pairs, accepts, has_replicas, is_overridden, with_methods
 from .keras2_base import Keras2
 from .keras_2_10_variable_order import ITERATIONS, correct_variable_order
@@ -37,6 +38,9 @@ class Adapter(SlotlessAdapter, Keras2):
         if is_overridden(self._optimizer, "aggregate_gradients") or (has_replicas() and not applies_by_itself):
             return Aggregation(list(self._optimizer.aggregate_gradients(pairs)))
         return None
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        return with_side_effects(lambda: self._apply_in_order(pairs, name, aggregate))
 
     def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
         options = {} if name is None else {"name": name}  # before 2.11, it is not an argument

@@ -18,7 +18,7 @@ from ...registry.errors import ArgumentError, ReadOnlyError, StrategyError, Wron
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from .._state.checkpoint_tracking import DeferredChildren, refuse, siblings
 from .._state.state_transfer import tensorflow_variable
-from .._step.control_flow import runs_side_effects, without_autograph
+from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
 from .._step.graph_state import hold_in_graph
 from .._step.unscale import SCALING_METHODS, scale_loss, unscale_gradients
 from ..loss_scale_optimizer import LossScaleOptimizer
@@ -318,6 +318,9 @@ class Adapter(SlotlessAdapter):
         if inner.gradient_accumulation_steps or inner.loss_scale_factor is not None:
             return False
         return _SUMS_IN_REPLICAS and not any(is_overridden(inner, name) for name in _APPLYING)
+
+    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
+        return with_side_effects(lambda: self._apply_in_order(pairs, name, aggregate))
 
     def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
         inner = self.inner_optimizer

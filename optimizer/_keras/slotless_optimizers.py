@@ -17,7 +17,7 @@ from ...serialization.keras._slots import attribute_names
 from .._state.checkpoint_tracking import refuse
 from .._state.inventory import is_variable, iterations_of
 from .._state.state_transfer import has_bare_momentum, learning_rate_of, numpy_values, tensorflow_variable
-from .._step.control_flow import runs_side_effects, with_side_effects, without_autograph
+from .._step.control_flow import runs_side_effects, without_autograph
 from ..loss_scale_optimizer import LossScaleOptimizer
 from .aggregation import Pairs
 
@@ -120,13 +120,6 @@ class SlotlessAdapter(LossScaleOptimizer):
         """Return the operations that take one step, in a graph."""
         step = self.apply_gradients(zip(self.get_gradients(loss, params), params))
         return [step if isinstance(step, tf.Operation) else tf.no_op()]
-
-    def _apply_inner(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
-        return with_side_effects(lambda: self._apply_in_order(pairs, name, aggregate))
-
-    def _apply_in_order(self, pairs: Pairs, name: Optional[str], aggregate: bool) -> Any:
-        """Apply unscaled gradients with the inner optimizer, which relies on the order of its operations."""
-        raise NotImplementedError
 
     def _returned(self, step: Any) -> Any:
         return None if runs_side_effects() else step  # as Keras's own class, so that a tf.function may return it
