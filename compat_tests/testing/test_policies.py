@@ -104,9 +104,12 @@ class InTensorFlowsStyle(LossScale):
         return {"start": self.start}
 
 
-class FirstReplicaOnly(InTensorFlowsStyle):
+class NeedsAReplica(InTensorFlowsStyle):
+    """Asks in which replica it is called: the decision is taken once for all of them, outside of each."""
+
     def looked_at(self, grad):
-        return super().looked_at(grad)[:1]
+        tf.distribute.get_replica_context().replica_id_in_sync_group  # noqa: B018
+        return super().looked_at(grad)
 
 
 class VariableInATuple(InTensorFlowsStyle):
@@ -135,7 +138,7 @@ BROKEN = [
     (Divides, ["graph_step"], "instead of dividing by a constant"),
     (MakesAVariable, ["no_retracing"], "were traced 2 times. Make variables in the constructor"),
     (InTensorFlowsStyle, [], ""),
-    (FirstReplicaOnly, ["replicas_agree"], "gets the gradients of all replicas, and has to look at each"),
+    (NeedsAReplica, ["replicas_agree"], "gets the gradients of all replicas, and has to look at each"),
     (UntrackedVariable, ["state_in_checkpoint"], "Keep every tf.Variable in an attribute of its own"),
     # every format holds the variables that are found: what is not found is in none of them
     (VariableInATuple, FILES, "Keep every tf.Variable in an attribute of its own"),
