@@ -9,6 +9,9 @@ import numpy as np
 
 # attributes of the loss scale, as a tensor or a NumPy scalar, that a policy has unless its class defines them
 _FORWARDED = frozenset({"dtype", "shape", "get_shape", "device"})
+# With this attribute, AutoGraph calls an object as it is. That of TensorFlow 2.0 and 2.1 compares others with numbers,
+# which has no value in a graph.
+_NOT_CONVERTED = "autograph_info__"
 
 
 def _is_number(value: Any) -> bool:
@@ -43,13 +46,18 @@ def _unary(compute: Callable[[Any], Any]) -> Any:
 class ScaleNumber:
     """What a policy has of the number it stands for: every operation is that of the result of calling it.
 
-    ``==`` and ``!=`` compare the loss scale with numbers and tensors only. Two policies are equal if they are the same
+    ``==`` and ``!=`` compare the loss scale with numbers and tensors only, and only if scalekeeper computes it; they
+    may be called by AutoGraph, where it would have no value. Two policies are equal if they are the same
     object, so policies are keys of dictionaries as before.
     """
 
     __array_priority__ = 100  # that of tensors: NumPy leaves ``array * policy`` to the policy
 
     def __call__(self) -> Any:
+        raise NotImplementedError
+
+    def _has_own_call(self) -> bool:
+        """Return whether a class of the user computes the loss scale when it is called."""
         raise NotImplementedError
 
     __add__, __radd__ = _binary(operator.add), _reflected(operator.add)
@@ -64,10 +72,10 @@ class ScaleNumber:
     __neg__, __abs__ = _unary(operator.neg), _unary(abs)
 
     def __eq__(self, other: Any) -> Any:
-        return self() == other if _is_number(other) else NotImplemented
+        return self() == other if _is_number(other) and not self._has_own_call() else NotImplemented
 
     def __ne__(self, other: Any) -> Any:
-        return self() != other if _is_number(other) else NotImplemented
+        return self() != other if _is_number(other) and not self._has_own_call() else NotImplemented
 
     __hash__ = object.__hash__
 
@@ -93,6 +101,8 @@ class ScaleNumber:
     def __getattr__(self, name: str) -> Any:
         if name in _FORWARDED:
             return getattr(self(), name)
+        if name == _NOT_CONVERTED and not self._has_own_call():
+            return {}
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def numpy(self) -> Any:

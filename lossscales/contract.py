@@ -184,12 +184,16 @@ class LossScale(ScaleNumber):
     @property
     def _was_read(self) -> bool:
         """Whether a program has asked for the loss scale, and not only the optimizer that has the policy."""
-        is_known = type(self).__call__ is LossScale.__call__  # otherwise the optimizer asks in the same way
-        return not is_known or self._remembered().was_read
+        # a class with its own __call__ is asked in the same way by the optimizer
+        return self._has_own_call() or self._remembered().was_read
+
+    def _has_own_call(self) -> bool:
+        return type(self).__call__ is not LossScale.__call__
 
     def _as_graph_element(self) -> Any:
         """Return the tensor that a session of TensorFlow 1 fetches for this object, if there is one."""
-        element = getattr(self._memory, "graph_element", None)
+        # a class with its own constructor and __call__ has no memory
+        element = getattr(vars(self).get("_memory"), "graph_element", None)
         return None if element is None else element()
 
     def _remembered(self) -> Any:

@@ -218,3 +218,33 @@ def test_a_summary_and_the_logs_of_fit_take_it(optimizers, one_weight, tmp_path)
     assert history["now"] == [16.0, 32.0]
     assert history["loss_scale"] == [optimizer.loss_scale] * 2  # the policy itself, whose value is the last one
     assert len((tmp_path / "log.csv").read_text(encoding="utf-8").splitlines()) == 3
+
+
+class InTensorFlowsStyle(scalekeeper.LossScale):
+    """A policy with its own constructor, call and update."""
+
+    def __init__(self):
+        self.current = tf.Variable(8.0, trainable=False)
+
+    def __call__(self):
+        return tf.convert_to_tensor(self.current)
+
+    def update(self, grads):
+        return self.current.assign(self.current * 2.0), tf.constant(True)
+
+    def get_config(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: 8.0, lambda: {"name": "dynamic", "initial_loss_scale": 8}, InTensorFlowsStyle]
+)
+def test_a_function_that_autograph_converts_calls_it(make):
+    """``loss_scale()`` in a tf.function is the loss scale: AutoGraph of 2.0 and 2.1 compares what it calls."""
+    optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), make())
+
+    @tf.function
+    def scaled(value):
+        return value * optimizer.loss_scale()
+
+    assert scaled(tf.constant(2.0)).numpy() == 16.0
