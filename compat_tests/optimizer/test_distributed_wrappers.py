@@ -9,6 +9,8 @@ from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support import installed_keras
 from scalekeeper_test_support.distributed_wrapper import Wire, distributed, shapes
 
+pytestmark = pytest.mark.each_environment  # which wrappers there are depends on the version
+
 KINDS = sorted(installed_keras.OPTIMIZERS)
 COMPUTING = ("compute_gradients", "_compute_gradients")
 
