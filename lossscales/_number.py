@@ -44,11 +44,11 @@ def _unary(compute: Callable[[Any], Any]) -> Any:
 
 
 class ScaleNumber:
-    """What a policy has of the number it stands for: every operation is that of the result of calling it.
+    """The operations of a number, applied to the current loss scale, which calling the object returns.
 
-    ``==`` and ``!=`` compare the loss scale with numbers and tensors only, and only if scalekeeper computes it; they
-    may be called by AutoGraph, where it would have no value. Two policies are equal if they are the same
-    object, so policies are keys of dictionaries as before.
+    ``==`` and ``!=`` compare the loss scale with numbers. A policy with its own ``__call__`` is equal to itself only:
+    AutoGraph of TensorFlow 2.0 and 2.1 compares what it calls with numbers, and a tensor of a graph has no value. Two
+    policies are equal if they are the same object, so a policy can be the key of a dictionary.
     """
 
     __array_priority__ = 100  # that of tensors: NumPy leaves ``array * policy`` to the policy
