@@ -40,7 +40,7 @@ def described(item, environment):
         return CollectedTest(item.nodeid, function, parameters, ())
     if item.get_closest_marker("each_environment"):
         return CollectedTest(item.nodeid, function, parameters, (environment,))
-    if mark is None or environment not in tensorflow_versions.FAST_NAMES:
+    if mark is None:
         return CollectedTest(item.nodeid, function, parameters, tensorflow_versions.generation_of(environment))
     unit = item.nodeid if mark.kwargs.get("is_divided") else function.partition("::")[0]
     return CollectedTest(item.nodeid, function, parameters, mark.args or tensorflow_versions.FAST_NAMES, unit)
