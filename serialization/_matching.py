@@ -8,6 +8,8 @@ Rules, of which the first that applies decides:
     The same attributes lead to the variable on both sides: ``encoder/kernel``.
 ``name``
     A name that a person has chosen exists on both sides. It is never matched with another name.
+``structure``
+    Keras has named the layers, and they are connected to other inputs or other chosen names.
 ``order``
     Keras has named the layers ``dense``, ``dense_1``, … The numbers depend on what a process has built before; their
     order does not. The rule needs equally many layers of that class on both sides.
@@ -36,15 +38,24 @@ from typing import (
 )
 
 import functools
+import itertools
 import re
 import types
 
+from ._connections import Connections, Layer, input_keys
 from .keras.target import layer_classes
 
 Shape = Tuple[int, ...]
-Layer = Tuple[str, ...]  # the parts of a layer's name: ("encoder", "dense_1")
 
-MAPPING, PATH, NAME, ORDER, SHAPE, POSITION = "mapping", "path", "name", "order", "shape", "position"
+MAPPING, PATH, NAME, STRUCTURE, ORDER, SHAPE, POSITION = (
+    "mapping",
+    "path",
+    "name",
+    "structure",
+    "order",
+    "shape",
+    "position",
+)
 SAME_NAMES = {
     "depthwise_kernel": "kernel"
 }  # names of a variable in Keras 2 → in Keras 3, where a layer has only one of them
@@ -73,6 +84,7 @@ class _Variable(NamedTuple):
 
 
 _Layers = Dict[Layer, List[_Variable]]
+_Lookup = Callable[[], Optional[Connections]]
 
 
 def match_owners(
@@ -90,6 +102,8 @@ def match_owners(
     has_numbers: bool = False,
     is_same_program: bool = False,
     has_layer_names: bool = False,
+    connections: Optional[_Lookup] = None,
+    file_connections: Optional[Connections] = None,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -110,12 +124,22 @@ def match_owners(
         has_numbers: Whether TensorFlow adds numbers to the names of layers, also to those that a person has chosen.
         has_layer_names: Whether a file with paths has the names of the layers, too.
         is_same_program: Whether both are of one program, so that the order of the variables is the same.
+        connections: Returns the connections of the model's layers, if they are known.
+        file_connections: Those of the file's.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
     """
     stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
-    match = _Match(_variables(model, names or {}), _variables(file, file_names or {}), stems, is_ordered, is_whole)
+    match = _Match(
+        _variables(model, names or {}),
+        _variables(file, file_names or {}),
+        stems,
+        is_ordered,
+        is_whole,
+        connections,
+        file_connections,
+    )
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
     match.by_names(lambda layer: (layer, layer))
@@ -132,6 +156,15 @@ def match_owners(
         match.by_shape()
         match.by_position()
     return match.result(model, file)
+
+
+def needs_connections(
+    model: Mapping[str, Shape], names: Mapping[str, str], classes: Collection[str], connections: Connections
+) -> bool:
+    """Return whether a model has layers that only their connections tell apart."""
+    variables = _variables(model, names)
+    stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
+    return bool(_Match(variables, variables, stems, True, True, lambda: connections)._unclear(variables))
 
 
 def pair_variables(model: Mapping[str, Shape], file: Mapping[str, Shape]) -> Dict[str, str]:
@@ -152,12 +185,16 @@ class _Match:
         stems: FrozenSet[str],
         is_ordered: bool,
         is_whole: Optional[bool],
+        connections: Optional[_Lookup] = None,
+        file_connections: Optional[Connections] = None,
     ) -> None:
         self._model = {each.owner: each for each in model}
         self._file = {each.owner: each for each in file}
         self._stems = stems
         self._is_ordered = is_ordered
         self._is_whole = is_whole
+        self._connections = connections
+        self._file_connections = file_connections
         self._pairs: Dict[str, str] = {}
         self._rules: Dict[str, str] = {}
         self._closed: Dict[str, None] = {}  # names of layers that exist on both sides with other shapes
@@ -195,11 +232,11 @@ class _Match:
                 )
             elif other.owner not in self._pairs.values():
                 found.append((one, other, POSITION if path.split("/")[0] in _CONTAINERS else PATH))
-        contradicted = self._contradicted(
-            [each[:2] for each in found if each[2] == POSITION] if has_layer_names else []
-        )
+        by_position = [each[:2] for each in found if each[2] == POSITION]
+        contradicted = self._contradicted(by_position if has_layer_names else [])
+        unclear = self._unclear([one for one, _ in by_position])
         for one, other, rule in found:
-            if self._key(one.layer) not in contradicted:
+            if self._key(one.layer) not in contradicted and one.layer not in unclear:
                 self._pair(one.owner, other.owner, rule)
 
     def _names_differ(self, one: _Variable, other: _Variable) -> bool:
@@ -295,6 +332,11 @@ class _Match:
             file_layers = _same_part(model_layers, file_layers)
         if len(model_layers) != len(file_layers) or self._is_whole is False:
             return
+        groups = self._by_connections(model_layers, file_layers)
+        for ones, others in groups:
+            self._in_order(ones, others, ORDER if len(groups) == 1 else STRUCTURE)
+
+    def _in_order(self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]], rule: str) -> None:
         by_number = list(zip(sorted(model_layers, key=_numbers), sorted(file_layers, key=_numbers)))
         by_order = list(zip(model_layers, file_layers))
         choices = [by_number]
@@ -307,10 +349,80 @@ class _Match:
         ]
         if len(fitting) == 1:
             for one, other in fitting[0]:
-                self._pair_layers(one, other, ORDER)
+                self._pair_layers(one, other, rule)
         elif fitting:
             listed = ", ".join("/".join(layer[0].layer) for layer in model_layers)
             self._notes.append(f"{listed}: Keras's numbers and the order of the layers contradict each other")
+
+    def _by_connections(
+        self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]
+    ) -> List[Tuple[List[List[_Variable]], List[List[_Variable]]]]:
+        """Return the layers of both sides in groups with the same connections; none if these contradict each other."""
+        whole = [(model_layers, file_layers)]
+        here = self._connections() if self._connections is not None and len(model_layers) > 1 else None
+        if here is None:
+            return whole
+        if self._file_connections is None:
+            return [] if self._unclear([each for layer in model_layers for each in layer]) else whole
+        in_model = self._by_role(here, self._file_connections, model_layers)
+        in_file = self._by_role(self._file_connections, here, file_layers)
+        if in_model is None or in_file is None:
+            return whole
+        if {role: len(layers) for role, layers in in_model.items()} != {
+            role: len(layers) for role, layers in in_file.items()
+        }:
+            listed = ", ".join("/".join(layer[0].layer) for layer in model_layers)
+            self._notes.append(f"{listed}: in the file, such layers are connected to other inputs or layers")
+            return []
+        return [(layers, in_file[role]) for role, layers in in_model.items()]
+
+    def _by_role(
+        self, connections: Connections, other: Connections, layers: List[List[_Variable]]
+    ) -> Optional[Dict[FrozenSet[str], List[List[_Variable]]]]:
+        """Return layers by what they are connected to on both sides; None if one is not among the connections."""
+        shared = self._chosen_layers(connections)
+        in_other = self._chosen_layers(other)
+        named = {layer: name for name, layer in shared.items() if name in in_other}
+        groups: Dict[FrozenSet[str], List[List[_Variable]]] = {}
+        for layer in layers:
+            found = connections.find(layer[0].layer)
+            if found is None:
+                return None
+            groups.setdefault(_role(connections, found, input_keys(connections, other), named), []).append(layer)
+        return groups
+
+    def _chosen_layers(self, connections: Connections) -> Dict[str, Layer]:
+        """Return the layers that a person has named, by name, but not the inputs."""
+        found: Dict[str, List[Layer]] = {}
+        for layer in connections.layers:
+            if layer not in connections.inputs and not self._is_automatic(layer[-1]):
+                found.setdefault(layer[-1], []).append(layer)
+        return {name: layers[0] for name, layers in found.items() if len(layers) == 1}
+
+    def _unclear(self, variables: Iterable[_Variable]) -> Set[Layer]:
+        """Return layers beside each other that only their connections tell apart, if the file has no connections."""
+        here = None if self._connections is None or self._file_connections is not None else self._connections()
+        if here is None:
+            return set()
+        in_file = {name for each in self._file.values() for name in each.layer}
+        named = {layer: name for name, layer in self._chosen_layers(here).items() if name in in_file}
+        alike: Dict[Tuple[Layer, Tuple[Shape, ...]], Dict[Layer, Layer]] = {}
+        for names, inside in _by_layer(variables).items():
+            layer = here.find(names)
+            if layer is not None:
+                alike.setdefault((self._key(names[-1:]), _signature(inside)), {})[layer] = names
+        unclear: Set[Layer] = set()
+        for layers in alike.values():
+            roles = {layer: _role(here, layer, input_keys(here, None), named) for layer in layers}
+            pairs = itertools.combinations(layers, 2) if len(set(roles.values())) > 1 else ()
+            if any(roles[one] != roles[other] and here.are_parallel(one, other) for one, other in pairs):
+                unclear.update(layers.values())
+                listed = ", ".join("/".join(layer) for layer in layers)
+                self._notes.append(
+                    f"{listed}: Keras has named them, and the file does not tell to which inputs or layers each "
+                    "is connected"
+                )
+        return unclear
 
     def by_same_order(self) -> None:
         """Match variables by their order if layers, names and shapes follow each other alike on both sides."""
@@ -374,8 +486,9 @@ class _Match:
         are_unnamed = all(_POSITION.fullmatch(name) for each in in_file for name in (*each.layer, each.leaf))
         if not self._is_ordered or not are_unnamed or [e.shape for e in in_model] != [e.shape for e in in_file]:
             return
-        for one, other in zip(in_model, in_file):
-            self._pair(one.owner, other.owner, POSITION)
+        if not self._unclear(in_model):
+            for one, other in zip(in_model, in_file):
+                self._pair(one.owner, other.owner, POSITION)
 
     # Layers
 
@@ -465,6 +578,20 @@ def _same_part(model: List[List[_Variable]], file: List[List[_Variable]]) -> Lis
         for one, other in zip(sorted(model, key=_numbers), sorted(file, key=_numbers))
     }
     return file if len(shifts) == 1 and not set(in_model) & set(in_file) else []
+
+
+def _role(
+    connections: Connections, layer: Layer, inputs: Mapping[Layer, str], named: Mapping[Layer, str]
+) -> FrozenSet[str]:
+    """Return the inputs and the chosen names before a layer, and the chosen names after it."""
+    before = connections.before(layer)
+    return frozenset(
+        {
+            *(f"input {key}" for each, key in inputs.items() if each in before),
+            *(f"after {name}" for each, name in named.items() if each in before),
+            *(f"before {name}" for each, name in named.items() if layer in connections.before(each)),
+        }
+    )
 
 
 def _signature(layer: Sequence[_Variable]) -> Tuple[Shape, ...]:

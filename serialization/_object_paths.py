@@ -81,11 +81,6 @@ def _tensor(variable: Any) -> Any:
     return value if hasattr(variable, "path") and value is not None else variable
 
 
-def has_layer_names(model: Any) -> bool:
-    """Return whether the configuration of a model lists its layers: it is Functional or Sequential."""
-    return getattr(model, "_is_graph_network", None) or hasattr(model, "operations") or hasattr(model, "_functional")
-
-
 def keras_paths(model: Any) -> Dict[str, str]:
     """Return the paths that a ``.weights.h5`` file of the model has.
 

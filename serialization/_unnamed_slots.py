@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Set
 from ..registry.errors import ArgumentError
 from ._keras_introspection import all_layers
 from ._optimizer_weight_lists import decode_weights
+from ._variable_order import is_only_order
 from ._variables import by_owner, weights_of
 from .keras._optimizer_config import inner_class, inner_config
 from .keras.profile import KerasProfile, keras_number, profile_of_inner, profiles
@@ -17,10 +18,16 @@ from .optimizer_adapter import OptimizerAdapter
 from .training_state import SCALAR, SLOT, TrainingState, Value, slots_in_memory
 
 Shape = Tuple[int, ...]
+TRAINED = "optimizer"  # the key of a caller's mapping for the trained variables
 _MOMENTUM_CACHE = "momentum_cache"
 _UNDECIDED = (
     "The optimizer's slots in the file have no names, and several variables fit them: {}. Freeze the same layers as "
     "when it was saved, or save it with scalekeeper.save_model, which records what each slot belongs to."
+)
+_UNPROVEN = (
+    "The optimizer's slots in the file have no names, and the file does not tell the order of {}. If the program makes "
+    'them in the same order as when it was saved, pass mapping={{"optimizer": model.trainable_variables}}; otherwise '
+    "list the variables in the order of that time."
 )
 _BY_ORDER = (
     "The optimizer's slots in the file have no names. They were taken in the order of the model's trainable variables, "
@@ -78,8 +85,22 @@ class _Layout(NamedTuple):
         return self.profile.listed_slots(self.class_name, self.arguments, shape)
 
 
+class Order(NamedTuple):
+    """What is known of the order of a model's variables.
+
+    Attributes:
+        trained: The owners of the trained variables in order, as the caller says; None if the caller does not.
+        may_be_same: Whether the variables of the model may have the order of those in the file.
+        is_rebuilt: Whether Keras has rebuilt the model from the file.
+    """
+
+    trained: Optional[Sequence[str]] = None
+    may_be_same: bool = True
+    is_rebuilt: bool = False
+
+
 def name_weight_list(
-    state: TrainingState, model: Any, pairs: Mapping[str, str], optimizer: OptimizerAdapter, has_same_order: bool = True
+    state: TrainingState, model: Any, pairs: Mapping[str, str], optimizer: OptimizerAdapter, order: Order
 ) -> None:
     """Name the variables in the list of a training state, or note why that is not possible.
 
@@ -88,15 +109,30 @@ def name_weight_list(
         model: The model that it is for.
         pairs: Owner in the model → owner in the file.
         optimizer: The adapter of the model's optimizer.
-        has_same_order: Whether the variables of the model may have the order of those in the file.
+        order: What is known of the order of the model's variables.
+
+    Raises:
+        ArgumentError: The caller has listed the trained variables, and the file has their names.
     """
+    if order.trained is not None and (state.owners or not state.weight_list):
+        raise ArgumentError(f"mapping: leave out {TRAINED!r}, as the file tells which variable each slot belongs to")
     if not state.weight_list:
         return
-    possible = dict(state.owners) or _possible(state, model, pairs)
-    if not has_same_order and not state.owners and len(set(possible.values())) < len(possible):
+    if order.trained is None:
+        possible = dict(state.owners) or _possible(state, model, pairs)
+    else:
+        possible = {pairs[owner]: state.variables[pairs[owner]].shape for owner in order.trained if owner in pairs}
+    is_known = bool(state.owners) or order.trained is not None or len(set(possible.values())) == len(possible)
+    if not is_known and not order.may_be_same:
         state.notes.append(_UNDECIDED.format(", ".join(possible)))
         return
-    choices = [(layout, _trained(state, layout, possible)) for layout in _layouts(state, optimizer)]
+    if not is_known and not order.is_rebuilt and not _is_proven(state, possible):
+        state.notes.append(_UNPROVEN.format(", ".join(possible)))
+        return
+    choices = [
+        (layout, _trained(state, layout, possible) if order.trained is None else list(possible))
+        for layout in _layouts(state, optimizer)
+    ]
     decided = [(layout, trained) for layout, trained in choices if trained is not None]
     if not decided:
         state.notes.append(_UNDECIDED.format(", ".join(possible)))
@@ -106,8 +142,15 @@ def name_weight_list(
         trained = decided[0][1]
         if not _take_like_live(state, model, pairs, optimizer, trained):
             _take_by_search(state, model, pairs, optimizer, trained)
-    if decided and not state.owners and len(set(possible.values())) < len(possible):
+    if decided and not is_known:
         state.notes.append(_BY_ORDER)
+
+
+def _is_proven(state: TrainingState, possible: Mapping[str, Shape]) -> bool:
+    """Return whether the file tells the order of the variables."""
+    if state.is_ordered or not state.positions:
+        return True
+    return is_only_order([state.positions[owner] for owner in possible], list(possible.values()))
 
 
 def _layouts(state: TrainingState, optimizer: OptimizerAdapter) -> List[_Layout]:

@@ -11,10 +11,10 @@ from ..registry._optimizer_spec import OPTIMIZERS
 from ..registry.errors import ArgumentError, IncompleteRestoreWarning, TranslationError, UnreadableFileError
 from . import formats
 from ._atomic import replacing
-from ._keras_introspection import installed_keras
+from ._keras_introspection import has_layer_names, installed_keras
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
-from ._object_paths import checkpoint_paths, has_layer_names, keras_paths
+from ._object_paths import checkpoint_paths, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner, weights_of
 from .keras._model_config import rules_of_installed_keras, translate_compile_config

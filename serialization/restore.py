@@ -17,11 +17,19 @@ from ..registry.errors import (
     unknown,
 )
 from . import formats
+from ._connections import connections_of
 from ._file_resources import keep_files_open
-from ._keras_introspection import all_layers, finalize_layers, holds_models, named_layers_in, numbers_chosen_names
+from ._keras_introspection import (
+    all_layers,
+    connections_in,
+    finalize_layers,
+    holds_models,
+    named_layers_in,
+    numbers_chosen_names,
+)
 from ._matching import Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
-from ._unnamed_slots import name_weight_list
+from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
 from .keras._optimizer_config import inner_class
@@ -42,7 +50,8 @@ class RestoreReport(NamedTuple):
         missing: What the model or its optimizer has and the file does not.
         unused: What the file has and the model or its optimizer does not.
         notes: Remarks, in sentences.
-        rules: Variable → the rule by which it was matched: mapping, path, name, order, shape or position.
+        rules: Variable → the rule by which it was matched: mapping, path, name, structure, order, shape or
+            position.
         complete: Whether everything in the model and its optimizer came from the file, and all of the file was used.
     """
 
@@ -83,7 +92,8 @@ def restore(
         verbose: Whether to print the report.
         partial: Whether the file may lack variables and slots of the model.
         mapping: Name in the file → variable or layer of the model, for what cannot be matched otherwise. In a
-            checkpoint with several models: path in the checkpoint → the model.
+            checkpoint with several models: path in the checkpoint → the model. ``"optimizer"`` → a list of variables:
+            those that were trained, in order, if the file only numbers the optimizer's slots.
         optimizer: The path of the model's optimizer in a checkpoint with several, such as ``"generator_optimizer"``.
 
     Returns:
@@ -119,9 +129,22 @@ class _Live:
         self.variables = by_owner(weights_of(model))
         self._model = model
         self._shapes = {owner: tuple(variable.shape) for owner, variable in self.variables.items()}
-        self._mapping = mapping or {}
+        self._mapping = dict(mapping or {})
+        self.trained = self._listed_variables()
         self._names = nested_names(model)
         self._paths = functools.lru_cache(maxsize=None)(lambda kind: object_paths(model, kind))
+        self._connections = functools.lru_cache(maxsize=None)(lambda: connections_in(model))
+
+    def _listed_variables(self) -> Optional[List[str]]:
+        """Take the list of trained variables out of the caller's mapping, and return their owners."""
+        if not isinstance(self._mapping.get(TRAINED), (list, tuple)):
+            return None
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        listed = [owners.get(id(each)) for each in self._mapping.pop(TRAINED)]
+        found = [owner for owner in listed if owner is not None]
+        if len(found) < len(listed) or len(set(found)) < len(found):
+            raise ArgumentError(f"mapping: {TRAINED!r} must list different variables of the model")
+        return found
 
     @property
     def classes(self) -> FrozenSet[str]:
@@ -148,6 +171,8 @@ class _Live:
             mapping=self._resolve(state),
             has_layer_names=state.has_layer_names,
             has_numbers=numbers_chosen_names(),
+            connections=self._connections,
+            file_connections=state.connections or connections_of(state.model_config),
         )
 
     def _match_trained(self, state: TrainingState) -> Matching:
@@ -159,6 +184,8 @@ class _Live:
             classes=self.classes,
             is_whole=not self.frozen_layers,
             has_numbers=numbers_chosen_names(),
+            connections=self._connections,
+            file_connections=state.connections or connections_of(state.model_config),
         )
         # a second variable of the same name, in another nested model, may be either
         repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
@@ -388,7 +415,8 @@ def restore_state(
     optimizer = adapter_of(model)
     if optimizer is not None:
         _drop_slots_of_other_class(state, optimizer)
-        name_weight_list(state, model, matching.pairs, optimizer, live.may_have_order_of(state, matching))
+        order = Order(live.trained, live.may_have_order_of(state, matching), is_rebuilt=may_lack_slots)
+        name_weight_list(state, model, matching.pairs, optimizer, order)
     report = RestoreReport(
         path,
         contents_of(state),

@@ -15,8 +15,10 @@ from ..registry._compat import metadata
 from ..registry._documents import ADVANCE, HOLD
 from ..registry.errors import Problem, StateMismatchError, TranslationError, UnreadableFileError, shown
 from ..registry.field_types import INT64_MAX
+from ._connections import Connections
 from ._file_resources import parse_json
 from ._probe_record import PROBE, problems
+from ._variable_order import Position
 from .keras._optimizer_config import inner_config
 
 _NUMERIC = ("int", "uint", "float", "bfloat16", "bool")  # how NumPy's names of numeric types begin
@@ -96,8 +98,10 @@ class TrainingState:
     layers: Dict[str, List[str]] = dataclasses.field(default_factory=dict)  # layer → owners, in H5 files
     is_ordered: bool = True  # whether variables are in the order of the model's layers; if not, only names match
     paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # owner → the attributes that lead to it
+    positions: Dict[str, Position] = dataclasses.field(default_factory=dict)  # by owner, in a .weights.h5
     path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled
     has_layer_names: bool = False  # whether a file with paths has the names of the layers, too
+    connections: Optional[Connections] = None  # between the layers, if the file has them and no configuration
     # by scalekeeper's record: the model's variables under their names in the program that saved them, in layer order
     model_variables: Dict[str, Tuple[int, ...]] = dataclasses.field(default_factory=dict)  # shapes
     model_names: Dict[str, str] = dataclasses.field(default_factory=dict)  # whole names of those in nested models

@@ -104,3 +104,67 @@ def test_the_product_of_momenta_is_computed(tmp_path):
         report = scalekeeper.restore(other, path)
         assert other.optimizer._u_product.numpy() == product
         assert any("product of momenta" in note for note in report.notes)
+
+
+class Coder(tf.keras.Model):
+    """A model whose file names its attributes, and not the order in which they were set."""
+
+    def __init__(self, order, is_named):
+        super().__init__()
+        for name in order:
+            setattr(self, name, tf.keras.layers.Dense(3, **({"name": f"the_{name}"} if is_named else {})))
+
+    def call(self, inputs):
+        return self.decoder(self.encoder(inputs))
+
+
+def trained_coder(order, is_named):
+    tf.keras.backend.clear_session()
+    model = Coder(order, is_named)
+    model.compile(tf.keras.optimizers.SGD(0.25, momentum=0.5), "mse")
+    model.fit(np.ones((2, 3), np.float32), np.ones((2, 3), np.float32), verbose=0)
+    return model
+
+
+def momenta_of(model):
+    by_shape = [np.asarray(each) for each in model.optimizer.variables if each.shape == (3, 3)]
+    owners = [each for each in model.trainable_variables if each.shape == (3, 3)]
+    kernels = {name: getattr(model, name).kernel for name in ("encoder", "decoder")}
+    return {
+        name: by_shape[next(index for index, owner in enumerate(owners) if owner is kernel)].tolist()
+        for name, kernel in kernels.items()
+    }
+
+
+@pytest.mark.skipif(not IS_KERAS_3, reason="the files of Keras 2 number the layers of a subclassed model, too")
+@pytest.mark.parametrize("is_named", [False, True])
+def test_attributes_that_are_set_in_another_order(is_named, tmp_path):
+    """Slots are taken if Keras's numbers tell the order, else refused until the caller lists the variables."""
+    path = tmp_path / "m.weights.h5"
+    model = trained_coder(("encoder", "decoder"), is_named)
+    for number, each in enumerate(model.optimizer.variables):
+        each.assign(np.arange(np.prod(each.shape)).reshape(each.shape) + 100 * number)
+    model.save_weights(path)
+    same, other = trained_coder(("encoder", "decoder"), is_named), trained_coder(("decoder", "encoder"), is_named)
+    for refused in [other, *([same] if is_named else [])]:
+        with pytest.raises(IncompleteRestoreError, match="model.trainable_variables"):
+            scalekeeper.restore(refused, path)
+    if not is_named:
+        scalekeeper.restore(same, path, partial=True)
+        assert momenta_of(same) == momenta_of(model)
+    order = [*other.encoder.trainable_variables, *other.decoder.trainable_variables]
+    scalekeeper.restore(other, path, partial=True, mapping={"optimizer": order})
+    assert momenta_of(other) == momenta_of(model)
+
+
+def test_the_list_of_trained_variables_is_checked(tmp_path):
+    """It has variables of the model, each once, and is refused if the file has the names of the slots."""
+    model = trained("Adam", {}, names="ab")
+    model.save(str(tmp_path / "m.keras"))
+    a = model.trainable_variables[0]
+    for wrong in ([a, a], [tf.Variable(1.0)]):
+        with pytest.raises(scalekeeper.ArgumentError, match="different variables of the model"):
+            scalekeeper.restore(model, tmp_path / "m.keras", mapping={"optimizer": wrong})
+    scalekeeper.save_model(model, tmp_path / "own.keras", probe=False)
+    with pytest.raises(scalekeeper.ArgumentError, match="leave out 'optimizer'"):
+        scalekeeper.restore(model, tmp_path / "own.keras", mapping={"optimizer": model.trainable_variables})

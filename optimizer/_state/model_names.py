@@ -1,4 +1,4 @@
-"""The names of nested models in a checkpoint, which TensorFlow numbers: ``layer_with_weights-0``.
+"""The names of nested models in a checkpoint, which TensorFlow numbers, and the connections of layers.
 
 Two nested models may have layers of equal names and shapes. Nothing else in a checkpoint tells them apart, and their
 numbers change with the order in which a program calls them.
@@ -11,10 +11,12 @@ import weakref
 
 import tensorflow as tf
 
-from ...serialization._keras_introspection import holds_models, is_model, named_layers_in
+from ...serialization._keras_introspection import all_layers, connections_in, holds_models, is_model, named_layers_in
+from ...serialization._matching import needs_connections
 from ...serialization._object_paths import tracked_children
-from ...serialization._variables import owners_of
-from ...serialization.keras.profile import MODEL_NAMES_CHILD, MODEL_NAMES_TRAINED
+from ...serialization._variables import owners_of, shapes_by_owner, weights_of
+from ...serialization.keras.profile import MODEL_NAMES_CHILD, MODEL_NAMES_CONNECTIONS, MODEL_NAMES_TRAINED
+from ...serialization.restore import nested_names
 
 _MOST_FRAMES = 100
 _DEPTH = 4  # of a model below the root of a checkpoint
@@ -36,21 +38,35 @@ class ModelNames(tf.Module):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__(name=MODEL_NAMES_CHILD)
         self.__dict__["_named"] = {}  # setattr would make the models children, and keep them alive
+        self.__dict__["_connections"] = weakref.WeakKeyDictionary()
 
     def children(self, optimizer: Any) -> Dict[str, Any]:
         """Return this node as a child of the optimizer, if a checkpoint with nested models is being saved."""
+        models = list(_models_being_saved())
         named = {
-            f"{index}/{name}": each
-            for index, model in enumerate(_models_being_saved())
-            for name, each in _nested_models(model, ())
+            f"{index}/{name}": each for index, model in enumerate(models) for name, each in _nested_models(model, ())
         }
+        connected = {model: self._connections_of(model) for model in models}
         if named and optimizer._profile.trained_child is None and not optimizer._profile.has_slots:
             # slots have the names of their variables only, which may be the same in two nested models
             trained = optimizer._known_variables()
             if any("#" in owner for owner in owners_of(trained)):
                 named.update({f"{MODEL_NAMES_TRAINED}/{index}": each for index, each in enumerate(trained)})
+        named.update({f"{MODEL_NAMES_CONNECTIONS}/{text}": model for model, text in connected.items() if text})
         self.__dict__["_named"] = {name: weakref.ref(each) for name, each in named.items()}
         return {MODEL_NAMES_CHILD: self} if named else {}
+
+    def _connections_of(self, model: Any) -> str:
+        """Return the connections of a model as JSON, if layers that Keras has named differ in them; otherwise empty."""
+        if model not in self._connections:
+            shapes = shapes_by_owner(weights_of(model))
+            if not shapes:  # it is not built yet
+                return ""
+            found = connections_in(model) if len(set(shapes.values())) < len(shapes) else None
+            classes = {type(layer).__name__ for layer in all_layers(model)}
+            is_needed = found is not None and needs_connections(shapes, nested_names(model), classes, found)
+            self._connections[model] = found.to_json() if found is not None and is_needed else ""
+        return str(self._connections[model])
 
     # Called by TensorFlow
 

@@ -28,6 +28,7 @@ import types
 
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
+from .._connections import Connections, connections_from_json
 from .._matching import common_end
 from .._object_paths import CHECKPOINT, canonical, is_position
 from ..keras._slots import (
@@ -42,6 +43,7 @@ from ..keras._slots import (
 )
 from ..keras.profile import (
     MODEL_NAMES_CHILD,
+    MODEL_NAMES_CONNECTIONS,
     MODEL_NAMES_TRAINED,
     SKIPPED_STEPS_CHILD,
     KerasProfile,
@@ -220,9 +222,18 @@ class _Parts:
         for optimizer in self.optimizers:
             for name, node_id in self._graph.named(optimizer, MODEL_NAMES_CHILD).items():
                 model, _, path = name.partition("/")
-                if model != MODEL_NAMES_TRAINED:
+                if model not in (MODEL_NAMES_CONNECTIONS, MODEL_NAMES_TRAINED):
                     found[node_id] = common_end(found.get(node_id, path), path)  # it may be in several models
         return found
+
+    def _connections_of(self, model: int) -> Optional[Connections]:
+        """Return the connections of a model's layers, in files of scalekeeper."""
+        for optimizer in self.optimizers:
+            for name, node_id in self._graph.named(optimizer, MODEL_NAMES_CHILD).items():
+                kind, _, text = name.partition("/")
+                if kind == MODEL_NAMES_CONNECTIONS and node_id == model:
+                    return connections_from_json(text)
+        return None
 
     def _is_optimizer(self, node_id: int) -> bool:
         children = self._graph.nodes[node_id].children
@@ -273,7 +284,9 @@ class _Parts:
         """Return the conversion of a model and its optimizer to a training state."""
         closed = {node_id for nodes in self._nodes.values() for node_id in nodes}
         trained = [] if optimizer is None else self._trained(optimizer)
-        return _Reading(self._checkpoint, self._class_name, root, optimizer, trained, closed, self._model_names)
+        reading = _Reading(self._checkpoint, self._class_name, root, optimizer, trained, closed, self._model_names)
+        reading.state.connections = self._connections_of(root)
+        return reading
 
     def first(self) -> Tuple[int, Optional[int]]:
         """Return the root and the first optimizer; of several, that of the root if it is a model."""

@@ -14,6 +14,7 @@ import h5py
 from .. import _untrusted_hdf5
 from .._object_paths import KERAS
 from .._untrusted_hdf5 import H5
+from .._variable_order import OWN, Position, Step
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
 from ..training_state import ADDED_SLOTS, TrainingState, Value
@@ -42,12 +43,16 @@ def has_layout(file: Any) -> bool:
 def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Mapping[str, Any]]) -> None:
     """Take the variables of model and optimizer; the names of layers come from the model's configuration."""
     has_names = bool(_layer_configs(model_config))
-    for owner, path, value in _Walk(state, source).of_object(file, model_config, ()):
+    for owner, path, position, value in _Walk(state, source).of_object(file, model_config, ()):
         name = _unique(owner, state.variables)
         state.variables[name] = value
+        state.positions[name] = position
         if not has_names:
             state.paths[name], state.path_kind = path, KERAS
     _take_optimizer(state, source, file)
+
+
+_Found = Tuple[str, str, Position, Value]
 
 
 class _Walk:
@@ -59,27 +64,34 @@ class _Walk:
         self._visited = _untrusted_hdf5.VisitedGroups()
 
     def of_object(
-        self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...]
-    ) -> Iterator[Tuple[str, str, Value]]:
-        """Yield owner, path and value of the variables of a layer or model, then those of the layers in it."""
+        self,
+        group: Any,
+        config: Optional[Mapping[str, Any]],
+        path: Tuple[str, ...],
+        position: Position = (),
+        is_list: bool = False,
+    ) -> Iterator[_Found]:
+        """Yield owner, path, position and value of the variables of an object, then those of the layers in it."""
         if not self._visited.add(group):
             raise ValueError(f"{group.name} has several names")
-        for name, value in _numbered(self._source, _untrusted_hdf5.subgroup(group, "vars")):
-            yield "/".join((*path, name)), f"{group.name}/vars/{name}".lstrip("/"), value
+        for index, (name, value) in enumerate(_numbered(self._source, _untrusted_hdf5.subgroup(group, "vars"))):
+            yield "/".join((*path, name)), f"{group.name}/vars/{name}".lstrip("/"), (*position, Step(OWN, index)), value
         children = sorted((name for name in _subgroups(group) if name not in _NOT_LAYERS), key=_attribute_order)
         self._require_order([name for name in children if name not in _ATTRIBUTES and _has_arrays(group, name)])
         for child in children:
             inside = _untrusted_hdf5.subgroup(group, child)
             if child in LAYER_GROUPS:
-                yield from self._of_container(inside, config, path)
+                yield from self._of_container(inside, config, path, position)
             else:
-                is_list = _untrusted_hdf5.subgroup(inside, "vars") is None  # of layers, which have their own names
-                name = self._name(inside) or child
-                yield from self.of_object(inside, None, path if is_list else (*path, name))
+                holds_layers = _untrusted_hdf5.subgroup(inside, "vars") is None  # which have their own names
+                name = self._name(inside)
+                step = Step(*_class_and_number(child)) if is_list else _step_of_attribute(child, name)
+                around = path if holds_layers else (*path, name or child)
+                yield from self.of_object(inside, None, around, (*position, step), holds_layers)
 
     def _of_container(
-        self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...]
-    ) -> Iterator[Tuple[str, str, Value]]:
+        self, group: Any, config: Optional[Mapping[str, Any]], path: Tuple[str, ...], position: Position
+    ) -> Iterator[_Found]:
         """Yield the same for a model's layers."""
         configs = _layer_configs(config)
         groups = _groups_of_layers(group, configs)
@@ -90,10 +102,11 @@ class _Walk:
             names = sorted(_subgroups(group), key=_class_and_number)
             self._require_order([name for name in names if _has_arrays(group, name)])
             groups = [(name, None) for name in names]
-        for child, layer in groups:
+        for index, (child, layer) in enumerate(groups):
             inside = _untrusted_hdf5.subgroup(group, child)
             name = _layer_name(layer) or self._name(inside) or child
-            yield from self.of_object(inside, layer, (*path, name))
+            step = Step(*_class_and_number(child)) if layer is None else Step("", index)
+            yield from self.of_object(inside, layer, (*path, name), (*position, step))
 
     def _name(self, group: Any) -> Optional[str]:
         name = _name_in_file(group)
@@ -119,6 +132,10 @@ def _groups_of_layers(group: Any, configs: List[Any]) -> Optional[List[Tuple[str
         elif class_name != "inputlayer":  # in the configuration of a Sequential, but not among its layers
             return None
     return None if any(by_class.values()) else found
+
+
+def _step_of_attribute(name: str, layer: Optional[str]) -> Step:
+    return Step("", _ATTRIBUTES.index(name)) if name in _ATTRIBUTES else Step(name, 0, layer or "")
 
 
 def _attribute_order(name: str) -> Tuple[int, str]:

@@ -18,6 +18,7 @@ LEGACY, NEW, KERAS_3, UNKNOWN = "legacy", "new", "keras3", "unknown"  # families
 POLICY_KEY = "loss_scale"  # holds any policy in full: the key of TensorFlow 2.0 to 2.3 and of scalekeeper
 SKIPPED_STEPS_CHILD = "skipped_steps_advance"  # scalekeeper's child of the optimizer in a checkpoint: 0 or 1
 MODEL_NAMES_CHILD = "model_names"  # and that with the names of nested models: "0/encoder" for the first model
+MODEL_NAMES_CONNECTIONS = "connections"  # begins those that are models, with the connections of their layers as JSON
 MODEL_NAMES_TRAINED = "trained"  # begins the children of it that are the trained variables, in order: "trained/0"
 CLIPPING = ("clipnorm", "clipvalue", "global_clipnorm")
 
