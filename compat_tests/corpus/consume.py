@@ -60,7 +60,7 @@ def data_of(producer):
 
 def endings():
     """Return the endings of the files that the installed Keras can rebuild."""
-    return [".h5", *([".keras"] if hasattr(tf.keras.Model, "get_compile_config") else [])]
+    return [".h5", *([".keras"] if hasattr(tf.keras.Model, "save_own_variables") else [])]
 
 
 def arrays_of(kind):

@@ -17,7 +17,7 @@ import tensorflow as tf
 keras = models.keras
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 # Keras 3 leaves the optimizer out of a .keras file that it writes after an H5 file
-ENDINGS = [*([".keras"] if hasattr(keras.Model, "get_compile_config") else []), ".h5"]
+ENDINGS = [*([".keras"] if hasattr(keras.Model, "save_own_variables") else []), ".h5"]
 
 
 def main():

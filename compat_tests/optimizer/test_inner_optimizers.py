@@ -358,3 +358,10 @@ def test_a_second_wrapper(kind):
     else:
         with pytest.raises(ValueError, match="already.* wrapped|wrapped by a LossScaleOptimizer already"):
             LossScaleOptimizer(inner, 16)
+
+
+@pytest.mark.skipif(not tf.__version__.startswith("2.9."), reason="the first experimental optimizers")
+def test_experimental_optimizers_of_29_are_refused():
+    """They keep their variables in no list; the error names what to use instead."""
+    with pytest.raises(TypeError, match=r"use tf\.keras\.optimizers, or TensorFlow 2\.10"):
+        scalekeeper.LossScaleOptimizer(tf.keras.optimizers.experimental.Adam(), "dynamic")

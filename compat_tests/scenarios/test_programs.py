@@ -19,6 +19,7 @@ from scalekeeper_test_support.installed_keras import (
     HAS_LOSS_SCALE_OBJECTS,
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
+    WRITES_KERAS_FILES,
     set_global_policy,
 )
 from scalekeeper_test_support.program_scenarios import Program, chain, dense, model_of, wrapped
@@ -1004,7 +1005,7 @@ for kind in KINDS:
         load=natively,
         is_warm=True,
     )
-    if kind != "subclassed" and (IS_KERAS_3 or hasattr(tf.keras, "saving")):
+    if kind != "subclassed" and WRITES_KERAS_FILES:
         Row(
             f"load-weights-{kind}",
             of(kind, NAMED),

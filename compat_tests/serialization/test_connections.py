@@ -6,11 +6,9 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper.registry.errors import IncompleteRestoreError, NothingRestoredError
-from scalekeeper.serialization import formats
-from scalekeeper_test_support.installed_keras import IS_KERAS_3
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, WRITES_KERAS_FILES
 
-HAS_KERAS_ZIP = formats.format_by_name("keras").is_distinct(tf.keras)
-FORMATS = ["h5", "checkpoint", *(["keras"] if HAS_KERAS_ZIP else []), *([] if IS_KERAS_3 else ["saved_model"])]
+FORMATS = ["h5", "checkpoint", *(["keras"] if WRITES_KERAS_FILES else []), *([] if IS_KERAS_3 else ["saved_model"])]
 INPUTS = [np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3), np.linspace(2, 1, 12, dtype=np.float32).reshape(4, 3)]
 
 

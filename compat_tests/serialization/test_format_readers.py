@@ -18,6 +18,7 @@ from scalekeeper_test_support.installed_keras import (
     IS_KERAS_3,
     LISTS_VARIABLES,
     OPTIMIZERS,
+    WRITES_KERAS_FILES,
     inner_of,
     number,
     state_of,
@@ -215,7 +216,7 @@ def test_weights_in_a_checkpoint(trained):
     assert_counters(contents, trained, has_scale=True)
 
 
-@pytest.mark.skipif(not IS_KERAS_3 and not hasattr(tf.keras, "saving"), reason="from 2.12 on")
+@pytest.mark.skipif(not WRITES_KERAS_FILES, reason="from 2.13 on")
 def test_keras_file(trained):
     """Layers by name, their variables by number, and the optimizer's as a list, unless it is a legacy one."""
     contents = keras_zip.read(save(trained, "model.keras"))

@@ -11,6 +11,7 @@ from scalekeeper_test_support.installed_keras import (
     LISTS_VARIABLES,
     MODEL_SUFFIXES,
     OPTIMIZERS,
+    WRITES_KERAS_FILES,
     inner_of,
     upstream,
 )
@@ -120,9 +121,7 @@ def test_a_schedule_that_holds_a_schedule(wrap, tmp_path):
         assert int(inner_of(loaded.optimizer).iterations.numpy()) == 2
 
 
-@pytest.mark.skipif(
-    "legacy" not in OPTIMIZERS or not hasattr(tf.keras, "saving"), reason="a fault of Keras 2.12 to 2.15"
-)
+@pytest.mark.skipif("legacy" not in OPTIMIZERS or not WRITES_KERAS_FILES, reason="a fault of Keras 2.13 to 2.15")
 def test_load_weights_of_a_model_without_steps(tmp_path):
     """The weights are loaded, and a warning names the function that loads the optimizer's state, too."""
     model = compiled(LossScaleOptimizer(OPTIMIZERS["default"].Adam(0.25), "dynamic"))

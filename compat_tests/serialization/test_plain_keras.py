@@ -9,13 +9,14 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper_test_support import script_runner
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, LISTS_VARIABLES, OPTIMIZERS, upstream
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, LISTS_VARIABLES, MODEL_SUFFIXES, OPTIMIZERS, upstream
 from scalekeeper_test_support.small_model import build
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 DYNAMIC = {"initial_loss_scale": 1024.0, "increment_period": 3}
+# Keras 2.13 and 2.14 do not load a .keras file with their own class around a legacy optimizer
+LOADS_LEGACY_KERAS_FILES = not tf.__version__.startswith(("2.13.", "2.14."))
 POLICIES = {"dynamic": DYNAMIC} if IS_KERAS_3 else {"dynamic": DYNAMIC, "fixed": 128.0}
-SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", ""] + ([".keras"] if hasattr(tf.keras, "saving") else [])
 
 
 def trained(optimizer):
@@ -35,7 +36,9 @@ def test_files_load_without_this_package(kind, tmp_path):
         spec = {"name": "dynamic", **parameters} if isinstance(parameters, dict) else parameters
         ours = trained(scalekeeper.LossScaleOptimizer(OPTIMIZERS[kind].Adam(0.01), spec))
         theirs = trained(upstream(OPTIMIZERS[kind].Adam(0.01), parameters))
-        for suffix in SUFFIXES:
+        for suffix in MODEL_SUFFIXES:
+            if kind == "legacy" and suffix == ".keras" and not LOADS_LEGACY_KERAS_FILES:
+                continue
             if kind == "default" and suffix == ".h5" and not LISTS_VARIABLES:
                 continue  # Keras cannot write it
             paths[policy, suffix] = [str(tmp_path / (who + policy + suffix)) for who in ("ours", "theirs")]

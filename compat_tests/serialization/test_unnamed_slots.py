@@ -7,11 +7,11 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper.registry.errors import IncompleteRestoreError
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, WRITES_KERAS_FILES
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
 pytestmark = [
-    pytest.mark.skipif("legacy" not in OPTIMIZERS and not IS_KERAS_3, reason="this Keras writes no .keras files"),
+    pytest.mark.skipif(not WRITES_KERAS_FILES, reason="this Keras writes no .keras files"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # of NumPy, about Keras 3's own variables
 ]
 OPTIONS = {

@@ -9,7 +9,7 @@ import weakref
 import tensorflow as tf
 
 from ...registry.errors import NameTakenError, WrongArgumentError, shown
-from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS
+from ...serialization.keras.keras2_new_optimizers import KERAS_2_NEW_OPTIMIZERS, is_preview
 from ...serialization.keras.keras3 import KERAS_3_PROFILE
 from ...serialization.keras.optimizer_v2 import OPTIMIZER_V2
 from ...serialization.keras.profile import KerasProfile
@@ -161,6 +161,11 @@ def _keras_2_wrapper(name: str, has_update_step: bool) -> Callable[[Any, Any], A
 
     def wrapper_class(keras: Any, optimizer: Any) -> Any:
         public = getattr(getattr(keras, "mixed_precision", None), "LossScaleOptimizer", None)
+        if is_preview(type(optimizer)):
+            raise WrongArgumentError(
+                f"expected an optimizer of tf.keras.optimizers, got experimental.{type(optimizer).__name__} of "
+                "TensorFlow 2.9: use tf.keras.optimizers, or TensorFlow 2.10 or newer"
+            )
         if public is None or hasattr(optimizer, "update_step") != has_update_step:
             return None
         return getattr(sys.modules[public.__module__], name)

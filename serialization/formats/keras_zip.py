@@ -72,8 +72,7 @@ class KerasZipFormat(WholeModelFormat):
         write(path, payload)
 
     def is_distinct(self, keras: Any) -> bool:
-        # Up to TF 2.11, Keras writes H5 files with this ending
-        return hasattr(getattr(keras, "saving", None), "load_model") or hasattr(keras.Model, "get_compile_config")
+        return hasattr(keras.Model, "save_own_variables")  # up to TF 2.12, Keras writes H5 files with this ending
 
 
 CODEC = KerasZipFormat()

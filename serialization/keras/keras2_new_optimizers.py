@@ -9,6 +9,11 @@ from ._slots import name_parts
 from .profile import ADVANCE, NEW, Frame, KerasProfile, OptimizerVariables
 
 
+def is_preview(cls: Any) -> bool:
+    """Return whether a class is an experimental optimizer of TensorFlow 2.9, which has no list of its variables."""
+    return hasattr(cls, "update_step") and hasattr(cls, "_flatten")  # a tf.Module
+
+
 class Keras2NewOptimizersProfile(KerasProfile):
     """Optimizers with ``update_step`` and lists of variables instead of slots."""
 
@@ -39,7 +44,10 @@ class Keras2NewOptimizersProfile(KerasProfile):
         if hasattr(keras, "Operation"):
             return None
         has_them = hasattr(keras.optimizers.SGD, "update_step")
-        return keras.optimizers if has_them else getattr(keras.optimizers, "experimental", None)
+        if has_them:
+            return keras.optimizers
+        experimental = getattr(keras.optimizers, "experimental", None)
+        return None if is_preview(getattr(experimental, "Optimizer", None)) else experimental
 
     def skipped_steps_of_keras(self, version: str) -> None:
         return None  # a version does not tell them from the legacy optimizers, which behave alike

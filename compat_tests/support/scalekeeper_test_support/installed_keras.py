@@ -28,8 +28,9 @@ if HAS_NEW_OPTIMIZERS and not IS_KERAS_3:
     OPTIMIZERS["legacy"] = tf.keras.optimizers.legacy
 # what file names end with, for weights alone and for a whole model with its optimizer; Keras 3 also writes H5 models,
 # but one with its own class in it does not load and train
+WRITES_KERAS_FILES = hasattr(tf.keras.Model, "save_own_variables")  # from 2.13 on; before, H5 files have that ending
 WEIGHTS_SUFFIXES = [".weights.h5"] if IS_KERAS_3 else [".h5", ".tf"]
-MODEL_SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", "", *([".keras"] if hasattr(tf.keras, "saving") else [])]
+MODEL_SUFFIXES = [".keras"] if IS_KERAS_3 else [".h5", "", *([".keras"] if WRITES_KERAS_FILES else [])]
 # TensorFlow's own LossScale classes, which since 2.4 live with TensorFlow 1's names only
 LOSS_SCALE_CLASSES = tf.train.experimental if HAS_LOSS_SCALE_OBJECTS else tf.compat.v1.mixed_precision
 

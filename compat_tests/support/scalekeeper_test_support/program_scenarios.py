@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper_test_support.installed_keras import IS_KERAS_3, inner_of
+from scalekeeper_test_support.installed_keras import IS_KERAS_3, WRITES_KERAS_FILES, inner_of
 
 WIDTH = 3
 OUTCOMES = (
@@ -334,7 +334,7 @@ def formats(*wanted: str) -> List[str]:
     lacking = set()
     if IS_KERAS_3:
         lacking |= {"saved_model", "plain_saved_model", "weights_tf"}
-    elif not hasattr(tf.keras, "saving"):
+    elif not WRITES_KERAS_FILES:
         lacking |= {"keras", "plain_keras"}
     return [each for each in wanted if each not in lacking]
 

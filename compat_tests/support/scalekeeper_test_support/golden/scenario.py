@@ -67,8 +67,8 @@ def installed_flavours():
     if not HAS_PUBLIC_CLASS:
         return {"tf" + minor.replace(".", ""): optimizers}
     own = {"tf24": optimizers, "tf24e": optimizers} if minor == "2.4" else {}
-    experimental = getattr(optimizers, "experimental", None)
-    return {**own, "tf210": optimizers, **({"tf210x": experimental} if hasattr(experimental, "SGD") else {})}
+    experimental = {"tf210x": optimizers.experimental} if minor == "2.10" else {}  # those of 2.9 are refused
+    return {**own, "tf210": optimizers, **experimental}
 
 
 def is_of_installed_version(flavour):
