@@ -64,6 +64,9 @@ def checkpoint_paths(model: Any) -> Dict[str, str]:
 def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
     """Return the children that a checkpoint of an object has, without optimizers."""
     tf = importlib.import_module("tensorflow")
+    initialize: Any = getattr(trackable, "_maybe_initialize_trackable", None)
+    if initialize is not None:  # TF 2.8 does it when the first attribute is tracked
+        initialize()
     if hasattr(tf.Module, "_trackable_children"):
         children = trackable._trackable_children().items() if hasattr(trackable, "_trackable_children") else ()
     else:  # up to TF 2.8
