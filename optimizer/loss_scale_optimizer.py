@@ -292,6 +292,7 @@ class LossScaleOptimizer:
         name: Optional[str] = None,
         experimental_aggregate_gradients: bool = True,
         skip_gradients_aggregation: bool = False,
+        return_decision: bool = False,
     ) -> Any:
         """Apply unscaled gradients if the policy decides so, and update the loss scale.
 
@@ -300,10 +301,12 @@ class LossScaleOptimizer:
             name: The name of the operation, where the inner optimizer takes one.
             experimental_aggregate_gradients: False if the gradients are summed over the replicas already.
             skip_gradients_aggregation: True for the same; the argument of later versions.
+            return_decision: Whether to return the decision.
 
         Returns:
             The operation that does it; None in eager mode. A ``tf.function`` runs it anyway, and there the new
-            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases.
+            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases. With
+            ``return_decision``, a boolean tensor on every version: whether the gradients were applied.
 
         Raises:
             ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
@@ -316,7 +319,8 @@ class LossScaleOptimizer:
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
         if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
-            return self._returned(None if tf.executing_eagerly() else tf.no_op())
+            nothing = None if tf.executing_eagerly() else tf.no_op()
+            return tf.constant(False) if return_decision else self._returned(nothing)
         indices = _indices_with_gradient(pairs)
         self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
@@ -348,11 +352,21 @@ class LossScaleOptimizer:
         grads = [pairs[index][0] for index in indices]
         watched, attributes_overflows = self._monitor.watched, counters.attributes_overflows
         step = gated_step(
-            Step(self._graph_policy, grads, apply, skip, watched, attributes_overflows, own_grads, also_checked)
+            Step(
+                self._graph_policy,
+                grads,
+                apply,
+                skip,
+                watched,
+                attributes_overflows,
+                own_grads,
+                also_checked,
+                return_decision,
+            )
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
-        return self._returned(step)
+        return step if return_decision else self._returned(step)
 
     def _first_variables(self) -> List[Any]:
         """Return the variables that show in whose scope the optimizer, its policy and the inner optimizer were made."""
