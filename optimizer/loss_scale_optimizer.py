@@ -43,6 +43,7 @@ from ._step.unscale import (
     unscale_gradients,
     warn_of_forgotten_scaling,
 )
+from .shared_loss_scale import SharedLossScale
 
 __all__ = ["LossScaleOptimizer"]
 
@@ -58,7 +59,7 @@ class LossScaleOptimizer:
     Args:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
         loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
-            class of a policy or a policy, or a ``LossScale`` object of TensorFlow.
+            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
         inner_optimizer: Another name for ``optimizer``.
@@ -113,13 +114,17 @@ class LossScaleOptimizer:
         require_valid_choice(skipped_steps)
         if tf.distribute.has_strategy():
             require_supported_strategy()
+        shared = loss_scale if isinstance(loss_scale, SharedLossScale) else None
+        if shared is not None:
+            loss_scale = shared.loss_scale
         policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
         options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
         monitoring = checked(Monitoring, options, "LossScaleOptimizer")
         self._wrap(optimizer, name)
         self._policy = policy
         with _hold_lock:  # optimizers that share a policy share its state, also if several threads construct them
-            self._graph_policy = self._hold(policy)
+            held = self._hold(policy)
+        self._graph_policy = held if shared is None else shared._hold(held)
         self._monitor = StepMonitor(monitoring, skipped_steps, self._advances_natively)
 
     def _is_complete(self) -> bool:
@@ -280,6 +285,7 @@ class LossScaleOptimizer:
         Returns:
             The unscaled gradients.
         """
+        self._graph_policy.note_unscaling(self, GET_UNSCALED_GRADIENTS)
         self._mark(GET_UNSCALED_GRADIENTS)
         return unscale_gradients(grads, self._graph_policy.scale())
 
@@ -313,7 +319,9 @@ class LossScaleOptimizer:
             WrongArgumentError: If ``grads_and_vars`` does not hold pairs.
             StrategyError: If the optimizer was created under another strategy, or this is not a replica context.
             TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
+            UnsupportedOperationError: Outside of a step of its :class:`SharedLossScale`, or twice in one.
         """
+        policy = self._graph_policy.in_step(self)
         require_strategy_of(self._first_variables(), self._can_be_made_outside())
         pairs = self._unscaled_pairs(_as_pairs(grads_and_vars))
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
@@ -352,17 +360,7 @@ class LossScaleOptimizer:
         grads = [pairs[index][0] for index in indices]
         watched, attributes_overflows = self._monitor.watched, counters.attributes_overflows
         step = gated_step(
-            Step(
-                self._graph_policy,
-                grads,
-                apply,
-                skip,
-                watched,
-                attributes_overflows,
-                own_grads,
-                also_checked,
-                return_decision,
-            )
+            Step(policy, grads, apply, skip, watched, attributes_overflows, own_grads, also_checked, return_decision)
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()

@@ -91,13 +91,12 @@ def _keep_rest(optimizer: Any, pending: TrainingState, unused: Sequence[str]) ->
 
 def _parts(optimizer: Any) -> Tuple[Any, ...]:
     """Return the arguments of ``_construct``; classes are pickled by name."""
-    inner, policy = optimizer.inner_optimizer, optimizer.loss_scale
+    inner, held = optimizer.inner_optimizer, optimizer._graph_policy
     options = optimizer._monitor.config()
     name = optimizer.get_config().get("name")
     options.update({} if name is None else {"name": name})
     # A policy with an update of its own may hold what cannot be copied; its variables are in the state.
-    is_pure = optimizer._graph_policy.is_pure
-    policy_parts = (policy, None) if is_pure else (type(policy), policy.get_config())
+    policy_parts = (held.constructed_from, None) if held.is_pure else (type(held.policy), held.policy.get_config())
     config = _without_numpy(inner.get_config())
     with tf.init_scope():
         attributes = attributes_to_copy(inner, config)
