@@ -11,6 +11,7 @@ from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError
+from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
@@ -498,8 +499,16 @@ class LossScaleOptimizer:
         inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
+        options.update(cls._further_arguments(config.get("config", config)))
         skipped_steps = declaration.skipped_steps or NATIVE
         return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
+
+    @classmethod
+    def _further_arguments(cls, config: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the values in a configuration for parameters that only the constructor of a subclass has."""
+        known = named_parameters(LossScaleOptimizer)
+        added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
+        return {name: config[name] for name in added if name in config}
 
     # Training state
 
