@@ -139,6 +139,19 @@ def test_gradient_transformers():
     assert found == [(-8.0, 2)] * 2
 
 
+@pytest.mark.skipif(not hasattr(tf.keras.optimizers.SGD(), "exclude_from_weight_decay"), reason="from 2.11 on")
+def test_exclude_from_weight_decay_reaches_the_inner_optimizer():
+    """A variable that is excluded through the wrapper does not decay; with Keras's own class it does."""
+    found = []
+    for wrap in (ours, lambda inner: inner, lambda inner: upstream(inner, PARAMETERS)):
+        optimizer = wrap(tf.keras.optimizers.SGD(1.0, weight_decay=0.5))
+        optimizer.exclude_from_weight_decay(var_names=["bias"])
+        variables = [new_variable(1.0, name) for name in ("kernel", "bias")]
+        apply(optimizer, [(tf.constant(0.0), each) for each in variables])
+        found.append([float(each.numpy()) for each in variables])
+    assert found == [[0.5, 1.0], [0.5, 1.0], [0.5, 0.5]]
+
+
 @pytest.mark.skipif(not hasattr(tf.keras.optimizers.SGD(), "finalize_variable_values"), reason="from 2.11 on")
 def test_finalize_variable_values():
     """It writes the averages of the inner optimizer to the variables, as in Keras's class and the bare optimizer."""
