@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .optimizer import LossScaleLogger as LossScaleLogger
     from .optimizer import LossScaleOptimizer as LossScaleOptimizer
     from .optimizer import ModelCheckpoint as ModelCheckpoint
+    from .optimizer import SharedLossScale as SharedLossScale
     from .optimizer import Telemetry as Telemetry
     from .optimizer import TraceRecorder as TraceRecorder
     from .optimizer import convert as convert
@@ -107,6 +108,7 @@ _ROOMS = {
         "LossScaleLogger",
         "LossScaleOptimizer",
         "ModelCheckpoint",
+        "SharedLossScale",
         "Telemetry",
         "TraceRecorder",
         "build",

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .callbacks import LossScaleLogger as LossScaleLogger
     from .callbacks import ModelCheckpoint as ModelCheckpoint
     from .callbacks import TraceRecorder as TraceRecorder
+    from .shared_loss_scale import SharedLossScale as SharedLossScale
 
     LossScaleOptimizer: Any  # its members depend on the installed Keras
 
@@ -24,6 +25,7 @@ __all__ = [
     "LossScaleLogger",
     "LossScaleOptimizer",
     "ModelCheckpoint",
+    "SharedLossScale",
     "Telemetry",
     "TraceRecorder",
     "build",

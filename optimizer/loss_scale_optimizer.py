@@ -11,6 +11,7 @@ from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError
+from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
@@ -43,6 +44,7 @@ from ._step.unscale import (
     unscale_gradients,
     warn_of_forgotten_scaling,
 )
+from .shared_loss_scale import SharedLossScale
 
 __all__ = ["LossScaleOptimizer"]
 
@@ -58,7 +60,7 @@ class LossScaleOptimizer:
     Args:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
         loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
-            class of a policy or a policy, or a ``LossScale`` object of TensorFlow.
+            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
         inner_optimizer: Another name for ``optimizer``.
@@ -113,13 +115,17 @@ class LossScaleOptimizer:
         require_valid_choice(skipped_steps)
         if tf.distribute.has_strategy():
             require_supported_strategy()
+        shared = loss_scale if isinstance(loss_scale, SharedLossScale) else None
+        if shared is not None:
+            loss_scale = shared.loss_scale
         policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
         options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
         monitoring = checked(Monitoring, options, "LossScaleOptimizer")
         self._wrap(optimizer, name)
         self._policy = policy
         with _hold_lock:  # optimizers that share a policy share its state, also if several threads construct them
-            self._graph_policy = self._hold(policy)
+            held = self._hold(policy)
+        self._graph_policy = held if shared is None else shared._hold(held)
         self._monitor = StepMonitor(monitoring, skipped_steps, self._advances_natively)
 
     def _is_complete(self) -> bool:
@@ -280,6 +286,7 @@ class LossScaleOptimizer:
         Returns:
             The unscaled gradients.
         """
+        self._graph_policy.note_unscaling(self, GET_UNSCALED_GRADIENTS)
         self._mark(GET_UNSCALED_GRADIENTS)
         return unscale_gradients(grads, self._graph_policy.scale())
 
@@ -292,6 +299,7 @@ class LossScaleOptimizer:
         name: Optional[str] = None,
         experimental_aggregate_gradients: bool = True,
         skip_gradients_aggregation: bool = False,
+        return_decision: bool = False,
     ) -> Any:
         """Apply unscaled gradients if the policy decides so, and update the loss scale.
 
@@ -300,23 +308,28 @@ class LossScaleOptimizer:
             name: The name of the operation, where the inner optimizer takes one.
             experimental_aggregate_gradients: False if the gradients are summed over the replicas already.
             skip_gradients_aggregation: True for the same; the argument of later versions.
+            return_decision: Whether to return the decision.
 
         Returns:
             The operation that does it; None in eager mode. A ``tf.function`` runs it anyway, and there the new
-            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases.
+            optimizers of Keras 2 return None. Keras 3 returns the variable that counts steps, in both cases. With
+            ``return_decision``, a boolean tensor on every version: whether the gradients were applied.
 
         Raises:
             ArgumentError: If no variable has a gradient, or the inner optimizer does not support the arguments.
             WrongArgumentError: If ``grads_and_vars`` does not hold pairs.
             StrategyError: If the optimizer was created under another strategy, or this is not a replica context.
             TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
+            UnsupportedOperationError: Outside of a step of its :class:`SharedLossScale`, or twice in one.
         """
+        policy = self._graph_policy.in_step(self)
         require_strategy_of(self._first_variables(), self._can_be_made_outside())
         pairs = self._unscaled_pairs(_as_pairs(grads_and_vars))
         aggregate = experimental_aggregate_gradients and not skip_gradients_aggregation
         self._require_can_apply(aggregate)
         if not pairs:  # all layers are frozen: no step is taken, and the loss scale stays
-            return self._returned(None if tf.executing_eagerly() else tf.no_op())
+            nothing = None if tf.executing_eagerly() else tf.no_op()
+            return tf.constant(False) if return_decision else self._returned(nothing)
         indices = _indices_with_gradient(pairs)
         self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
@@ -348,11 +361,11 @@ class LossScaleOptimizer:
         grads = [pairs[index][0] for index in indices]
         watched, attributes_overflows = self._monitor.watched, counters.attributes_overflows
         step = gated_step(
-            Step(self._graph_policy, grads, apply, skip, watched, attributes_overflows, own_grads, also_checked)
+            Step(policy, grads, apply, skip, watched, attributes_overflows, own_grads, also_checked, return_decision)
         )
         if self._monitor.options.stop_after_skips is not None and tf.executing_eagerly():
             self.raise_if_stuck()
-        return self._returned(step)
+        return step if return_decision else self._returned(step)
 
     def _first_variables(self) -> List[Any]:
         """Return the variables that show in whose scope the optimizer, its policy and the inner optimizer were made."""
@@ -486,8 +499,16 @@ class LossScaleOptimizer:
         inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
+        options.update(cls._further_arguments(config.get("config", config)))
         skipped_steps = declaration.skipped_steps or NATIVE
         return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
+
+    @classmethod
+    def _further_arguments(cls, config: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the values in a configuration for parameters that only the constructor of a subclass has."""
+        known = named_parameters(LossScaleOptimizer)
+        added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
+        return {name: config[name] for name in added if name in config}
 
     # Training state
 

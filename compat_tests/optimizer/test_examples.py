@@ -41,6 +41,14 @@ def test_training(name, scale):
     assert float(re.search("'current_loss_scale': ([0-9.]*)", line).group(1)) >= scale
 
 
+def test_two_optimizers():
+    """The mean of the generator approaches that of the data, and one loss scale has counted each step once."""
+    (line,) = run("two_optimizers.py")
+    first, last = (float(number) for number in re.search("mean (.*) -> (.*?),", line).groups())
+    assert abs(last - 3) < abs(first - 3) / 3
+    assert line.endswith("{'current_loss_scale': 32768.0, 'good_steps': 300}")
+
+
 def test_recording_a_trace():
     """Forty steps are recorded, and their sizes are known."""
     (line,) = run("record_trace.py")

@@ -103,3 +103,32 @@ def test_a_session_runs_what_a_step_returns(optimizers, name):
         for _ in range(2):
             session.run(step)
         assert session.run([variable, optimizer.loss_scale]) == [-1.0, np.float32(8.0)]
+
+
+@pytest.mark.parametrize(("is_traced", "is_autograph"), [(False, False), (True, False), (True, True)])
+def test_the_decision_is_returned_as_a_tensor(optimizers, is_traced, is_autograph):
+    """With ``return_decision``, ``apply_gradients`` returns whether it applied, in every mode and with any policy."""
+    for policy, expected in (({"name": "dynamic"}, [True, False, True]), (16.0, [True, True, True])):
+        optimizer, variable = scalekeeper.LossScaleOptimizer(optimizers.SGD(1.0), policy), tf.Variable(0.0)
+
+        def step(grad, optimizer=optimizer, variable=variable):
+            return optimizer.apply_gradients([(grad, variable)], return_decision=True)
+
+        step, found = tf.function(step, autograph=is_autograph) if is_traced else step, []
+        for grad in (1.0, float("inf"), 1.0):
+            decision = step(tf.constant(grad))
+            assert tf.is_tensor(decision)
+            found.append(bool(decision.numpy()))
+        assert found == expected
+    assert not optimizer.apply_gradients([], return_decision=True).numpy()
+
+
+def test_a_session_takes_the_step_of_a_decision(optimizers):
+    """In a graph of TensorFlow 1, fetching the decision takes the step."""
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        optimizer, variable = wrapped(optimizers), tf.Variable(0.0)
+        grad = tf.compat.v1.placeholder(tf.float32, [])
+        decision = optimizer.apply_gradients([(grad, variable)], return_decision=True)
+        session.run(tf.compat.v1.global_variables_initializer())
+        found = [(session.run(decision, {grad: value}), session.run(variable)) for value in (1.0, float("inf"), 1.0)]
+    assert found == [(True, -1.0), (False, -1.0), (True, -2.0)]

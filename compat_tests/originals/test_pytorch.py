@@ -3,8 +3,10 @@
 import re
 
 import numpy as np
+import pytest
 import torch
 
+from scalekeeper_test_support import published_rules
 from scalekeeper_test_support.repository import repository_path
 
 PAGE = repository_path("docs", "coming_from", "pytorch.md")
@@ -86,3 +88,41 @@ def test_a_state_dict_goes_on_as_the_page_says(sequence):
                 assert ours.state() == {"current_loss_scale": saved["scale"], "good_steps": saved["_growth_tracker"]}
                 changes += saved["scale"] != scale
         assert changes > 20
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_the_real_grad_scaler_with_several_optimizers(count):
+    """The rule that SharedLossScale is compared with: the same scale and decisions at each of 2,000 steps."""
+    rule = published_rules.GradScaler(count, interval=7)
+    scaler = torch.amp.GradScaler("cpu", growth_interval=7)
+    weights = [torch.nn.Parameter(torch.zeros(())) for _ in range(count)]
+    optimizers = [torch.optim.SGD([weight], lr=1.0) for weight in weights]
+    scaler.scale(torch.zeros(()))  # makes its state
+    for overflows in rule.overflows(2000, count):
+        scale, before = scaler.get_scale(), [weight.item() for weight in weights]
+        for weight, overflow, room in zip(weights, overflows, rule.rooms):
+            weight.grad = torch.tensor(float("inf") if overflow or scale > room else scale)
+        for optimizer in optimizers[:-1]:  # the last one is unscaled by step
+            scaler.unscale_(optimizer)
+        for optimizer in optimizers:
+            scaler.step(optimizer)
+        scaler.update()
+        applied = [weight.item() == old - 1.0 for weight, old in zip(weights, before)]
+        assert (scale, applied) == rule.step(overflows)
+
+
+def test_what_the_real_grad_scaler_refuses():
+    """Unscaling twice, unscaling after the step, a second step and an update without any are errors there."""
+    scaler, weight = torch.amp.GradScaler("cpu"), torch.nn.Parameter(torch.zeros(()))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    scaler.scale(torch.zeros(()))
+    weight.grad = torch.ones(())
+    with pytest.raises(AssertionError):
+        scaler.update()
+    scaler.unscale_(optimizer)
+    with pytest.raises(RuntimeError):
+        scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    for method in (scaler.unscale_, scaler.step):
+        with pytest.raises(RuntimeError):
+            method(optimizer)

@@ -124,6 +124,13 @@ class SlotlessAdapter(LossScaleOptimizer):
     def _returned(self, step: Any) -> Any:
         return None if runs_side_effects() else step  # as Keras's own class, so that a tf.function may return it
 
+    def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
+        """Exclude variables, or those with one of these words in their names, from the inner optimizer's weight decay.
+
+        Keras's own class does not tell its inner optimizer.
+        """
+        self.inner_optimizer.exclude_from_weight_decay(var_list=var_list, var_names=var_names)
+
     # Variables
 
     @property

@@ -20,6 +20,7 @@ from ...serialization._keras_introspection import numbers_chosen_names
 from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
+from .._keras.config_objects import json_values
 from .._step.replicas import can_merge_replicas
 from .incomplete_configs import attributes_to_copy
 from .state_transfer import create_slots, pending_state, set_pending_state, take_state
@@ -91,13 +92,14 @@ def _keep_rest(optimizer: Any, pending: TrainingState, unused: Sequence[str]) ->
 
 def _parts(optimizer: Any) -> Tuple[Any, ...]:
     """Return the arguments of ``_construct``; classes are pickled by name."""
-    inner, policy = optimizer.inner_optimizer, optimizer.loss_scale
+    inner, held = optimizer.inner_optimizer, optimizer._graph_policy
     options = optimizer._monitor.config()
-    name = optimizer.get_config().get("name")
-    options.update({} if name is None else {"name": name})
+    given = optimizer.get_config()
+    options.update({} if given.get("name") is None else {"name": given["name"]})
+    # Keras wraps the lists that are attributes of an optimizer, and these cannot be pickled.
+    options.update(json_values(optimizer._further_arguments(given)))
     # A policy with an update of its own may hold what cannot be copied; its variables are in the state.
-    is_pure = optimizer._graph_policy.is_pure
-    policy_parts = (policy, None) if is_pure else (type(policy), policy.get_config())
+    policy_parts = (held.constructed_from, None) if held.is_pure else (type(held.policy), held.policy.get_config())
     config = _without_numpy(inner.get_config())
     with tf.init_scope():
         attributes = attributes_to_copy(inner, config)

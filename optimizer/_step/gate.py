@@ -28,6 +28,7 @@ class Step(NamedTuple):
             None if they are ``grads``.
         also_checked: Gradients from which ``grads`` were computed by operations that can hide non-finite numbers, such
             as clipping: as many as ``grads``, and they must be finite, too.
+        returns_decision: Whether the step returns the decision instead of the operation.
     """
 
     policy: Any
@@ -38,6 +39,7 @@ class Step(NamedTuple):
     attributes_overflows: bool
     own_grads: Optional[Sequence[Any]] = None
     also_checked: Optional[Sequence[Any]] = None
+    returns_decision: bool = False
 
     def measure(self, buckets: Sequence[Bucket], also_checked: Sequence[Bucket]) -> Dict[str, Any]:
         """Return the fields of the report that the policy and the watched variables need, for this replica."""
@@ -79,7 +81,8 @@ def gated_step(step: Step) -> Any:
     makes all of them skip.
 
     Returns:
-        The operation that does all of it; None in eager mode.
+        The operation that does all of it; None in eager mode. With ``returns_decision``, a boolean tensor: whether the
+        gradients are applied. In a graph it is computed after all of it.
     """
     buckets = _Buckets(bucket_gradients(step.grads), bucket_gradients(step.also_checked or []))
     report = step.measure(*buckets)
@@ -94,6 +97,7 @@ def _step_without_strategy(step: Step, buckets: _Buckets, report: Mapping[str, A
     """Decide by this report alone."""
     update_op, should_apply = step.decide(step.grads, report)
     return _gate(
+        step,
         update_op,
         should_apply,
         lambda: step.apply(gradients_of(buckets.applied)),
@@ -126,7 +130,7 @@ def _step_in_merge_call(step: Step, buckets: _Buckets, report: Mapping[str, Any]
         def apply() -> Any:
             return in_each_replica(lambda buckets: step.apply(gradients_of(buckets.applied)))
 
-        return _gate(update_op, should_apply, apply, skip)
+        return _gate(step, update_op, should_apply, apply, skip)
 
     # merge_call hands over the tensors of all replicas, and everything else as it is in one of them.
     tensors = tuple(
@@ -151,6 +155,7 @@ def _step_in_each_replica(step: Step, buckets: _Buckets, report: Mapping[str, An
     sums = sum_over_replicas(shares_of_replica(context, report)) if report else None
     update_op, should_apply = step.decide(step.grads, combine_shares(report, sums))
     return _gate(
+        step,
         update_op,
         should_apply,
         lambda: step.apply(gradients_of(buckets.applied)),
@@ -164,15 +169,19 @@ def _watched_value(name: str, report: Mapping[str, Any]) -> Any:
     return tf.where(report["finite"], report[name], infinity) if name == "largest_magnitude" else report[name]
 
 
-def _gate(update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
-    """Run one of two functions; in a graph, return the operation that does all of it."""
+def _gate(step: Step, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
+    """Run one of two functions, and return what ``gated_step`` returns."""
     if should_apply is True:
         applied = _operations(apply())
     else:
         is_alone = not tf.distribute.has_strategy()  # other workers are those that the inner optimizer knows of
         branch = as_branch(lambda: _require_no_communication(apply()) if is_alone else apply())
         applied = [tf.cond(should_apply, branch, as_branch(skip))]
-    return None if tf.executing_eagerly() else tf.group(update_op, *applied)
+    operation = None if tf.executing_eagerly() else tf.group(update_op, *applied)
+    if not step.returns_decision:
+        return operation
+    with tf.control_dependencies([] if operation is None else [operation]):
+        return tf.identity(should_apply)
 
 
 def _require_no_communication(result: Any) -> Any:

@@ -82,15 +82,31 @@ class GraphState(tf.Module):  # type: ignore[misc]
         updates = [self.state_variables[name].assign(following[name]) for name in self._names]
         return tf.group(*updates), should_apply
 
+    def should_apply(self, report: Report) -> Any:
+        """Return whether the gradients of a report are applied, and leave the state as it is."""
+        return self._loss_scale.should_apply(self.read(), report, OPS)
+
     def update(self, grads: Any) -> Tuple[Any, Any]:
         return self.step(Report(**measure_gradients(grads, self._loss_scale.needs)))
 
 
-class GraphPolicy:
+class HeldPolicy:
+    """What the policies that optimizers use have in common."""
+
+    def note_unscaling(self, optimizer: Any, method: str) -> None:
+        """Record that a method of an optimizer unscales gradients, where that is allowed once in a step."""
+
+    def in_step(self, optimizer: Any) -> Any:
+        """Return the policy for one ``apply_gradients`` of an optimizer."""
+        return self
+
+
+class GraphPolicy(HeldPolicy):
     """A policy with a pure step, as an optimizer uses it.
 
     Attributes:
         policy: The policy itself.
+        constructed_from: What the optimizer was constructed with: the policy, or the ``SharedLossScale`` that has it.
         is_pure: Whether ``decide`` depends on the report alone, and not on the gradients.
         scale: Returns the current loss scale, as far as gradients can be divided by it.
         state: The policy's variables.
@@ -100,6 +116,7 @@ class GraphPolicy:
 
     def __init__(self, policy: LossScale, state: GraphState) -> None:
         self.policy, self.state = policy, state
+        self.constructed_from: Any = policy
         # A class may override __call__ and keep the pure step.
         self.scale: Callable[[], Any] = state.scale if type(policy).__call__ is LossScale.__call__ else policy
 
@@ -123,7 +140,7 @@ class GraphPolicy:
         return self.state.step(Report(**report))
 
 
-class OpaquePolicy:
+class OpaquePolicy(HeldPolicy):
     """A policy that implements ``__call__`` and ``update`` itself, in TensorFlow's style."""
 
     is_pure = False

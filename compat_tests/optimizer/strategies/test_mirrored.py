@@ -99,3 +99,19 @@ def test_a_step_stays_on_the_device_of_its_variables(found):
     names = {device for devices in found["pinned"]["devices"].values() for device in devices}
     assert {name[-5:] for name in names} - {""} == {"CPU:1"}
     assert found["pinned"]["state"] == {"current_loss_scale": 1024.0, "good_steps": 1}
+
+
+def test_optimizers_that_share_a_loss_scale(found):
+    """Each skips on both replicas if one of them overflows, and the loss scale is updated once in a step, on both."""
+    decisions, weights, states = zip(*found["shared_steps"]["steps"])
+    expected = [[True, True], [False, True], [True, False], [True, True], [True, True]]
+    assert list(decisions) == [[each] * 2 for each in expected]
+    values = [(-2, -3), (-2, -5), (-6, -5), (-8, -7), (-9, -8)]
+    assert list(weights) == [[[[first]] * 2, [[second]] * 2] for first, second in values]
+    assert [state["current_loss_scale"] for state in states] == [8.0, 4.0, 2.0, 2.0, 4.0]
+
+
+def test_a_shared_step_around_the_replicas_is_refused(found):
+    """Replicas that apply gradients are not in the step that was begun outside of them."""
+    assert found["shared_steps"]["error"]["type"] == "UnsupportedOperationError"
+    assert "in the function that the replicas run" in found["shared_steps"]["error"]["message"]

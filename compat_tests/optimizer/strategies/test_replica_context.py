@@ -61,6 +61,15 @@ def test_all_steps_equal_those_of_tensorflows_own_class(found, inner_name):
             np.testing.assert_allclose(ours[name], theirs[name], rtol=1e-6, atol=1e-6, err_msg=str((step, name)))
 
 
+@needs_inner_optimizers
+def test_optimizers_that_share_a_loss_scale(found):
+    """Each skips on both replicas, and the loss scale is updated once in a step, on both."""
+    decisions = [[True, True], [False, True], [True, False], [True, True], [True, True]]
+    assert [each for each, _, _ in found["shared_steps"]["steps"]] == [[each] * 2 for each in decisions]
+    assert found["shared_steps"]["steps"][-1][1] == [[[-9.0]] * 2, [[-8.0]] * 2]
+    assert found["shared_steps"]["steps"][-1][2] == {"current_loss_scale": 4.0, "good_steps": 0}
+
+
 def test_a_policy_that_decides_in_update_is_refused(found):
     """It can't see the gradients of the other replicas there, and the error says what to do."""
     assert found["own_update_error"]["type"] == "StrategyError"

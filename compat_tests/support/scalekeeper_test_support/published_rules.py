@@ -29,6 +29,29 @@ class PyTorch:
             self.tracker = 0
 
 
+class GradScaler:
+    """torch.amp.GradScaler with several optimizers: each steps if its own gradients are finite, one update for all.
+
+    Attributes:
+        rooms: The largest loss scale that the gradients of each optimizer stand.
+    """
+
+    def __init__(self, optimizers, interval):
+        self.rule, self.rooms = PyTorch(interval), [2.0 ** (18 + 2 * index) for index in range(optimizers)]
+
+    @staticmethod
+    def overflows(steps, optimizers):
+        """Return which gradients are infinite whatever the loss scale is: at random, for each optimizer by itself."""
+        return np.random.RandomState(optimizers).rand(steps, optimizers) < 0.04
+
+    def step(self, overflows):
+        """Return the loss scale of the step, and whether each optimizer applies its gradients."""
+        scale = self.rule.scale
+        applied = [not bad and scale <= room for bad, room in zip(overflows, self.rooms)]
+        self.rule.step(all(applied), None)
+        return scale, applied
+
+
 class Apex:
     """apex.amp: unskipped steps, a ceiling of 2**24."""
 

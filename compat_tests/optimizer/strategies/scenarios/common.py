@@ -241,6 +241,39 @@ def reference(inner, steps, replicas):
     return states
 
 
+def shared_steps(strategy, as_function=lambda function: function):
+    """Two optimizers with one loss scale: decisions, weights and loss scale after each step, on each replica."""
+    with strategy.scope():
+        shared = scalekeeper.SharedLossScale({"name": "dynamic", "initial_loss_scale": 8.0, "increment_period": 2})
+        variables = [tf.Variable([0.0]), tf.Variable([0.0])]
+        optimizers = [LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), shared) for _ in variables]
+        for optimizer, variable in zip(optimizers, variables):
+            build(optimizer, [variable])
+
+    def in_replica(rows):
+        decisions = []
+        with shared.step():
+            for index, (optimizer, variable) in enumerate(zip(optimizers, variables)):
+                scaled = optimizer.get_scaled_loss([of_replica(rows[index])])
+                grads = optimizer.get_unscaled_gradients([scaled])
+                decisions.append(optimizer.apply_gradients([(grads[0], variable)], return_decision=True))
+        return tf.stack(decisions)
+
+    in_replica = as_function(in_replica)
+    step, found = tf.function(lambda rows: run(strategy, lambda rows: in_replica(rows), rows), autograph=False), []
+    for rows in ([[1, 1], [1, 2]], [[1, np.inf], [1, 1]], [[2, 2], [np.nan, 1]], [[1, 1], [1, 1]], [[1, 0], [1, 0]]):
+        decisions = strategy.experimental_local_results(step(tf.constant(rows, tf.float32)))
+        weights = [on_replicas(strategy, variable) for variable in variables]
+        found.append(([each.numpy().tolist() for each in decisions], weights, shared.loss_scale.state()))
+
+    def around():
+        with shared.step():
+            run(strategy, lambda: optimizers[0].apply_gradients([(tf.constant([1.0]), variables[0])]))
+
+    error = message_of(tf.function(around, autograph=False))
+    return {"steps": found, "error": error}
+
+
 def message_of(function, *args):
     """The kind and the text of the error that a call raises; None for none."""
     try:

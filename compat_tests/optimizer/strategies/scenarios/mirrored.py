@@ -159,7 +159,7 @@ def cross_replica(strategy):
 if __name__ == "__main__":
     mirrored = tf.distribute.MirroredStrategy(common.logical_cpus())
     scenarios = (sparse, report, fixed, telemetry, already_summed, cross_replica, *aggregation.SCENARIOS)
-    found = {scenario.__name__: scenario(mirrored) for scenario in scenarios}
+    found = {scenario.__name__: scenario(mirrored) for scenario in (*scenarios, common.shared_steps)}
     found["pinned"] = pinned()
     found["two_devices"] = {wrapper: two_devices(wrapper) for wrapper in common.WRAPPERS}
     common.answer(found)

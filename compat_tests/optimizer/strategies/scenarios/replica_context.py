@@ -67,4 +67,5 @@ if __name__ == "__main__":
             trainings = {each: Training(mirrored, each, inner, common.LOOP_SCALE) for each in common.WRAPPERS}
             found[inner] = {wrapper: training.run(STEPS) for wrapper, training in trainings.items()}
             found[inner]["reference"] = common.reference(inner, STEPS, REPLICAS)
+        found["shared_steps"] = common.shared_steps(mirrored, lambda step: tf.function(step, autograph=False))
     common.answer(found)
