@@ -5,7 +5,7 @@ registered. ``Trackable`` is an ordinary class, so policies have to derive from 
 ``LossScale`` when TensorFlow is loaded.
 """
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Mapping, Set
 
 import abc
 import sys
@@ -30,6 +30,10 @@ class TrackedState:
         held = tensorflow.state_variables(self) if has_pure_step(self) else {}
         return {**tensorflow.variable_attributes(self), **held}
 
+    def _tracked_names(self) -> Set[str]:
+        state: Mapping[str, Any] = self.initial_state() if isinstance(self, LossScale) and has_pure_step(self) else {}
+        return {*loaders[TENSORFLOW_HALF]().variable_attributes(self), *state}
+
     @property
     def _checkpoint_dependencies(self) -> List[Any]:
         inherited = list(super()._checkpoint_dependencies)  # type: ignore[misc]
@@ -44,7 +48,9 @@ class TrackedState:
 
     def _lookup_dependency(self, name: str, *args: Any, **kwargs: Any) -> Any:
         found = super()._lookup_dependency(name, *args, **kwargs)  # type: ignore[misc]
-        return self._state_variables().get(name) if found is None else found
+        if found is None and name in self._tracked_names():  # others are looked up while the state is moved
+            found = self._state_variables()[name]
+        return found
 
 
 class _Updated(abc.ABC):  # noqa: B024  (a class for issubclass only)

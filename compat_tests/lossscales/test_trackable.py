@@ -133,6 +133,22 @@ def test_attributes_of_modules_are_tracked(tmp_path):
     assert float(other.own()) == 5.0
 
 
+class ModulePolicy(scalekeeper.DynamicLossScale, tf.Module):
+    """A policy that tracks its attributes."""
+
+
+def test_a_policy_that_is_a_module(tmp_path):
+    """It is a policy and a module, alone and in an optimizer."""
+    policy = ModulePolicy(8.0, 2)
+    assert bool(tf.function(lambda: policy.update(tf.constant(NAN))[1])()) is False
+    path = tf.train.Checkpoint(ls=policy).save(str(tmp_path / "checkpoint"))
+    policy.load_state({"current_loss_scale": 64.0, "good_steps": 1})
+    tf.train.Checkpoint(ls=policy).restore(path).assert_consumed()
+    optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), policy)
+    optimizer.apply_gradients([(tf.constant(NAN), tf.Variable(1.0))])
+    assert policy.state() == {"current_loss_scale": 2.0, "good_steps": 0}
+
+
 def test_copies_of_a_tracked_policy():
     """They have a state of their own, and nothing of TensorFlow's bookkeeping."""
     policy = scalekeeper.DynamicLossScale(8.0, 2)
