@@ -202,7 +202,15 @@ def _built_in_policies() -> types.ModuleType:
     return lossscales
 
 
+def _policies_in_tensorflow() -> types.ModuleType:
+    from . import optimizer  # noqa: F401  (whole, before a part of it)
+    from .optimizer._step import lone_policy
+
+    return lone_policy
+
+
 loaders["scalekeeper.loss_scales"] = _built_in_policies
+loaders["scalekeeper.policies_in_tensorflow"] = _policies_in_tensorflow
 
 
 def __dir__() -> List[str]:

@@ -3,6 +3,8 @@
 from .. import registry as registry  # whole, before a part of it: docs/architecture.md, "Decisions worth knowing"
 from . import presets
 from ._numpy_state import NumpyOps, advance
+from ._tensorflow_import import when_tensorflow_is_loaded
+from ._trackable import connect
 from .adaptive_window import AdaptiveWindowLossScale
 from .contract import LossScale, LossScaleParams
 from .dynamic import DynamicLossScale
@@ -28,3 +30,5 @@ __all__ = [
     "advance",
     "presets",
 ]
+
+when_tensorflow_is_loaded(connect)

@@ -11,7 +11,7 @@ import numpy as np
 _FORWARDED = frozenset({"dtype", "shape", "get_shape", "device"})
 # With this attribute, AutoGraph calls an object as it is. That of TensorFlow 2.0 and 2.1 compares others with numbers,
 # which has no value in a graph.
-_NOT_CONVERTED = "autograph_info__"
+NOT_CONVERTED = "autograph_info__"
 
 
 def _is_number(value: Any) -> bool:
@@ -101,8 +101,10 @@ class ScaleNumber:
     def __getattr__(self, name: str) -> Any:
         if name in _FORWARDED:
             return getattr(self(), name)
-        if name == _NOT_CONVERTED and not self._has_own_call():
+        if name == NOT_CONVERTED and not self._has_own_call():
             return {}
+        if name == "_weights" and hasattr(self, "_state_variables"):  # by which TensorFlow finds the variables
+            return self._state_variables()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def numpy(self) -> Any:

@@ -1,8 +1,9 @@
 """The NumPy backend of a policy: operations, step and state."""
 
-from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, FrozenSet, List, Mapping, Tuple
 
 import bisect
+import collections.abc
 import functools
 import math
 
@@ -159,9 +160,18 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
     return following, should_apply
 
 
+def flat_gradients(grads: Any) -> List[Any]:
+    """Return the gradients of a nest of lists, tuples, dictionaries and iterators as a list; None is no gradient."""
+    if isinstance(grads, collections.abc.Mapping):
+        grads = list(grads.values())
+    if isinstance(grads, (list, tuple, collections.abc.Iterator, collections.abc.ValuesView)):
+        return [grad for each in grads for grad in flat_gradients(each)]
+    return [] if grads is None else [grads]
+
+
 def measure(grads: Any, needs: FrozenSet[str]) -> Report:
-    """Return the report of gradients that NumPy can convert to arrays; None is no gradient."""
-    arrays = [np.asarray(grad) for grad in grads if grad is not None]
+    """Return the report of one gradient or a nest of them, which NumPy can convert to arrays."""
+    arrays = [np.asarray(grad) for grad in flat_gradients(grads)]
     measured: Dict[str, Any] = {}
     if "finite" in needs:
         measured["finite"] = np.bool_(all(np.isfinite(array).all() for array in arrays))
@@ -195,15 +205,22 @@ class NumpyState:
     def plain(self) -> Dict[str, Any]:
         return {name: value.item() for name, value in self._state.items()}
 
+    def known(self) -> Dict[str, Any]:
+        """Return the state as numbers, as far as it has values here."""
+        return self.plain()
+
     def write(self, state: State) -> None:
         self._state = state
 
     def scale(self) -> Any:
         return self._loss_scale.scale(self._state, OPS)
 
-    def update(self, grads: Any) -> Tuple[None, Any]:
-        self._state, should_apply = advance(self._loss_scale, self._state, measure(grads, self._loss_scale.needs))
+    def step(self, report: Report) -> Tuple[None, Any]:
+        self._state, should_apply = advance(self._loss_scale, self._state, report)
         return None, should_apply
+
+    def update(self, grads: Any) -> Tuple[None, Any]:
+        return self.step(measure(grads, self._loss_scale.needs))
 
 
 def _require_same_types(following: Mapping[str, Any], state: Mapping[str, Any]) -> None:

@@ -1,24 +1,56 @@
 """The base class of loss-scale policies: parameters, state and a pure step; and steps within a minimum and maximum."""
 
-from typing import Any, Callable, ClassVar, Dict, FrozenSet, Mapping, Optional, Tuple, Type, TypeVar
+from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, Mapping, Optional, Tuple, Type, TypeVar
 
 import inspect
 import numbers
 
 import numpy as np
 
+from .._built_in_plugins import loaders
 from ..registry._parameters import checked
 from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, shown, unknown
 from ..registry.field_types import StrictModel, broken_rule
-from ._number import ScaleNumber
+from ._number import NOT_CONVERTED, ScaleNumber
 from ._numpy_state import NumpyState
+from ._tensorflow_import import loaded_tensorflow
 from .report import Report, State
 
 Self = TypeVar("Self", bound="LossScale")
 
+# the parameters that TensorFlow's DynamicLossScale has as attributes
+TENSORFLOW_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")
+# the name of the function that imports the module for policies with TensorFlow
+TENSORFLOW_HALF = "scalekeeper.policies_in_tensorflow"
+# entry of a state → its name in the repr of TensorFlow's class
+_SHOWN_AS = {"good_steps": "num_good_steps"}
+# attributes that TensorFlow sets in an object when it first tracks it
+_SET_BY_TRACKABLE = frozenset(
+    "_self_" + name
+    for name in (
+        "name_based_restores",
+        "saveable_object_factories",
+        "setattr_tracking",
+        "unconditional_checkpoint_dependencies",
+        "unconditional_deferred_dependencies",
+        "unconditional_dependency_names",
+        "update_uid",
+    )
+)
+
 
 class LossScaleParams(StrictModel):
     """Base class of the ``Params`` of a policy: frozen, strict, no unknown names."""
+
+
+class Parameter:
+    """A parameter as an attribute of the policy. An attribute that a class or an object sets takes precedence."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, policy: Any, cls: Any = None) -> Any:
+        return self if policy is None else getattr(policy.params, self._name)
 
 
 class LossScale(ScaleNumber):
@@ -54,6 +86,7 @@ class LossScale(ScaleNumber):
     Params: ClassVar[Type[LossScaleParams]] = LossScaleParams
     tensorflow_parameters: ClassVar[Tuple[str, ...]] = ()  # those of TensorFlow's class of the same name
     params: Any
+    _memory: Optional[Any] = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         names = list(self.Params.model_fields)
@@ -71,6 +104,9 @@ class LossScale(ScaleNumber):
         takes = cls.Params if cls.__init__ is LossScale.__init__ else cls.__init__
         parameters = list(inspect.signature(takes).parameters.values())
         cls.__signature__ = inspect.Signature(parameters if takes is cls.Params else parameters[1:])  # type: ignore
+        for name in TENSORFLOW_PARAMETERS:
+            if name in cls.Params.model_fields and not hasattr(cls, name):
+                setattr(cls, name, Parameter(name))
 
     @classmethod
     def from_params(cls: Type[Self], params: LossScaleParams) -> Self:
@@ -83,7 +119,7 @@ class LossScale(ScaleNumber):
 
     def _begin(self, params: LossScaleParams) -> None:
         self.params = params
-        self._memory: Optional[Any] = None
+        self._memory = None
 
     # The policy
 
@@ -122,19 +158,48 @@ class LossScale(ScaleNumber):
     # TensorFlow's contract
 
     def __call__(self) -> Any:
-        """Return the current loss scale as a float32 scalar."""
+        """Return the current loss scale as a float32 scalar: a tensor if TensorFlow is loaded, otherwise of NumPy."""
+        if loaded_tensorflow() is not None:
+            return loaders[TENSORFLOW_HALF]().scale(self)
         memory = self._remembered()
         memory.was_read = True
         return memory.scale()
 
     def update(self, grads: Any) -> Tuple[Any, Any]:
-        """Take one step with unscaled gradients; return ``(update_op, should_apply)``."""
-        update_op, should_apply = self._remembered().update(grads)
+        """Take one step; in a graph, in a ``tf.function`` and under a strategy, with the state in variables.
+
+        Args:
+            grads: The unscaled gradients: one, or a nest of lists, tuples and dictionaries; None is no gradient.
+
+        Returns:
+            ``(update_op, should_apply)``: the operation that updates the state in a graph of TensorFlow 1, which is
+            None in eager mode; and whether to apply the gradients, True or a boolean scalar.
+        """
+        if loaded_tensorflow() is not None:
+            update_op, should_apply = loaders[TENSORFLOW_HALF]().update(self, grads)
+        else:
+            update_op, should_apply = self._remembered().update(grads)
         return update_op, should_apply
 
+    setattr(update, NOT_CONVERTED, {})
+
     def get_config(self) -> Dict[str, Any]:
-        """Return the parameters as plain values, for ``from_config``."""
-        return dict(self.params.model_dump())
+        """Return the parameters as plain values, for ``from_config``.
+
+        A class that TensorFlow has, too, leaves out the parameters that TensorFlow lacks, if they have their defaults.
+        """
+        config = dict(self.params.model_dump())
+        if self.tensorflow_parameters:
+            fields = {**self.Params.model_fields}
+            for name in set(fields).difference(self.tensorflow_parameters):
+                if config[name] == fields[name].get_default():
+                    del config[name]
+        return config
+
+    def _parameters(self) -> Dict[str, Any]:
+        """Return all parameters as plain values; the result of ``get_config`` if a class has its own."""
+        has_own_config = type(self).get_config is not LossScale.get_config
+        return dict(self.get_config() if has_own_config else self.params.model_dump())
 
     @classmethod
     def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
@@ -205,7 +270,8 @@ class LossScale(ScaleNumber):
 
     def __getstate__(self) -> Dict[str, Any]:
         memory = vars(self).get("_memory")
-        return {**vars(self), "_memory": None if memory is None else memory.plain()}
+        kept = {name: value for name, value in vars(self).items() if name not in _SET_BY_TRACKABLE}
+        return {**kept, "_memory": None if memory is None else memory.plain()}
 
     def __setstate__(self, given: Dict[str, Any]) -> None:
         vars(self).update(given, _memory=None)
@@ -215,8 +281,22 @@ class LossScale(ScaleNumber):
             self._memory = NumpyState(self, values)
 
     def __repr__(self) -> str:
-        fields = ", ".join("{}={!r}".format(*field) for field in self.get_config().items())
-        return f"{type(self).__name__}({fields})"
+        return f"{type(self).__name__}({', '.join(self._shown_state() + self._shown_parameters())})"
+
+    def _shown_state(self) -> List[str]:
+        """Return the entries of the state for ``repr``: none if the state has no value here, as in a graph."""
+        memory = vars(self).get("_memory")
+        if memory is not None:
+            state = memory.known()
+        else:
+            state = self.initial_state() if has_pure_step(self) and "params" in vars(self) else {}
+        numbers = {name: np.float32(value) if isinstance(value, float) else value for name, value in state.items()}
+        return [f"{_SHOWN_AS.get(name, name)}={value}" for name, value in numbers.items()]
+
+    def _shown_parameters(self) -> List[str]:
+        if type(self).get_config is LossScale.get_config and "params" not in vars(self):
+            return []  # a class with its own constructor
+        return ["{}={!r}".format(*item) for item in self.get_config().items()]
 
 
 def has_pure_step(policy: Any) -> bool:

@@ -1,12 +1,12 @@
 """The policy with a constant loss scale."""
 
-from typing import Any, FrozenSet
+from typing import Any, FrozenSet, List
 
 from pydantic import Field
 
 from ..registry._plugins import loss_scales
 from ..registry.field_types import AtLeastOne
-from .contract import LossScale, LossScaleParams
+from .contract import LossScale, LossScaleParams, Parameter
 from .report import Report, State
 
 
@@ -29,6 +29,7 @@ class FixedLossScale(LossScale):
 
     tensorflow_parameters = ("loss_scale_value",)
     params: Params
+    _loss_scale_value = Parameter("loss_scale_value")  # which Keras of 2.4 reads
 
     def scale(self, state: State, ops: Any) -> Any:
         return ops.float32(self.params.loss_scale_value)
@@ -42,3 +43,7 @@ class FixedLossScale(LossScale):
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
         return state
+
+    def _shown_parameters(self) -> List[str]:
+        shown = super()._shown_parameters()
+        return [each.partition("loss_scale_value=")[2] or each for each in shown]  # as in TensorFlow

@@ -3,7 +3,6 @@
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import dataclasses
-import threading
 
 import tensorflow as tf
 
@@ -34,7 +33,7 @@ from ._state.state_transfer import create_slots, tensorflow_variable
 from ._state.telemetry import Telemetry
 from ._step.control_flow import without_autograph
 from ._step.gate import Step, gated_step, require_strategy_of, require_supported_strategy
-from ._step.graph_state import hold_in_graph
+from ._step.graph_state import hold_in_graph, hold_lock, is_tracked_by_state
 from ._step.replicas import can_merge_replicas
 from ._step.unscale import (
     GET_SCALED_LOSS,
@@ -47,8 +46,6 @@ from ._step.unscale import (
 from .shared_loss_scale import SharedLossScale
 
 __all__ = ["LossScaleOptimizer"]
-
-_hold_lock = threading.RLock()
 
 
 class LossScaleOptimizer:
@@ -122,8 +119,12 @@ class LossScaleOptimizer:
         options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
         monitoring = checked(Monitoring, options, "LossScaleOptimizer")
         self._wrap(optimizer, name)
-        self._policy = policy
-        with _hold_lock:  # optimizers that share a policy share its state, also if several threads construct them
+        # A checkpoint has the state below the child loss_scale. Keras would track a policy that is set as an attribute.
+        if is_tracked_by_state(policy):
+            vars(self)["_policy"] = policy
+        else:
+            self._policy = policy
+        with hold_lock:  # optimizers that share a policy share its state, also if several threads construct them
             held = self._hold(policy)
         self._graph_policy = held if shared is None else shared._hold(held)
         self._monitor = StepMonitor(monitoring, skipped_steps, self._advances_natively)

@@ -115,7 +115,7 @@ def _inspect_document(path: str) -> Inspection:
         model=None,
         optimizer=document.optimizer.name,
         settings=settings,
-        loss_scale=LossScaleFound(name=type(policy).__name__, parameters=policy.get_config(), state={}),
+        loss_scale=LossScaleFound(name=type(policy).__name__, parameters=policy._parameters(), state={}),
         iterations=None,
         learning_rate=None,
         skipped_steps=None if document.skipped_steps == "native" else document.skipped_steps,

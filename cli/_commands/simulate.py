@@ -183,7 +183,7 @@ def _for_json(title: str, trace: Any, found: Sequence[Named]) -> Dict[str, Any]:
         "policies": [
             {
                 "policy": label,
-                "parameters": simulation.policy.get_config(),
+                "parameters": simulation.policy._parameters(),
                 **simulation.summary(),
                 "state": {name: _plain(value) for name, value in simulation.state.items()},
             }

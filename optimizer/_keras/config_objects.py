@@ -156,7 +156,7 @@ def encode_policy(policy: Any, keras: Any) -> Dict[str, Any]:
     config = dict(policy.get_config())
     native = getattr(policy, "tensorflow_parameters", ())
     for name, field in policy.Params.model_fields.items() if native else ():
-        if name not in native and config[name] == field.get_default():
+        if name not in native and name in config and config[name] == field.get_default():
             del config[name]
     cls = type(policy)
     name = registered_name(keras, cls)

@@ -120,8 +120,10 @@ class Adapter(SlotlessAdapter):
         if not held.is_pure:
             return super()._hold(policy)
         if held.state not in _variables_of_state:
-            if not made:  # an optimizer of Keras 2 has the same policy
+            if not made:  # the policy has variables: of its own, or of an optimizer of Keras 2
                 made = self._keras_variables({name: each.numpy() for name, each in held.variables.items()})
+                for name, variable in made.items():
+                    variable._value = held.variables[name]  # so that Keras saves and loads these
             _variables_of_state[held.state] = made
         for name, variable in _variables_of_state[held.state].items():  # of another optimizer, if both share a policy
             setattr(self, _NAMES.get(name, name), variable)

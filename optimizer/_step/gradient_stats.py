@@ -9,6 +9,8 @@ import tensorflow as tf
 from .control_flow import unlowered_cond
 from .unscale import Bucket, bucket_gradients, gradients_of, has_at_most, multiply
 
+# the fields of a report, in the order in which ``measure`` returns them
+FIELDS = ("finite", "largest_magnitude", "zero_share")
 _NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
 _CHEAP_TO_WIDEN = 2**16  # elements: half a megabyte in float64
 # dtype → the integer dtype of the same width, and the exponent bits, which are all set in a non-finite number

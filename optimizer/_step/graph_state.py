@@ -3,17 +3,23 @@
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
 
 import sys
+import threading
 
 import tensorflow as tf
 
+from ...lossscales._numpy_state import flat_gradients
 from ...lossscales.contract import LossScale, has_pure_step
 from ...lossscales.report import Report, State
 from ...registry.errors import ArgumentError
-from .gradient_stats import measure_gradients
+from .control_flow import without_autograph
+from .gradient_stats import FIELDS, measure_gradients
+from .replicas import can_merge_replicas, combine_shares, shares_of_replica
 from .tensorflow_ops import OPS
 from .unscale import usable_scale
 
 MakeVariables = Callable[[State], Mapping[str, Any]]
+# Whoever moves a policy's state holds this: the state is moved once, also if several threads use the policy.
+hold_lock = threading.RLock()
 
 
 class GraphState(tf.Module):  # type: ignore[misc]
@@ -27,8 +33,9 @@ class GraphState(tf.Module):  # type: ignore[misc]
 
     def __init__(self, loss_scale: LossScale, state: State, make_variables: MakeVariables) -> None:
         super().__init__(name="loss_scale")
-        self._loss_scale = loss_scale
+        self._loss_scale = self._no_dependency(loss_scale) if is_tracked_by_state(loss_scale) else loss_scale
         self._names = tuple(state)
+        self._is_eager = tf.executing_eagerly()
         for name in state:
             if hasattr(type(self), name):  # a checkpoint finds a variable by the attribute that holds it
                 raise ArgumentError(
@@ -46,6 +53,10 @@ class GraphState(tf.Module):  # type: ignore[misc]
 
     def plain(self) -> Dict[str, Any]:
         return {name: _value(variable).item() for name, variable in self.state_variables.items()}
+
+    def known(self) -> Dict[str, Any]:
+        """Return the state as numbers; empty in a graph, where it has no value."""
+        return self.plain() if self._is_eager and tf.executing_eagerly() else {}
 
     def write(self, state: Mapping[str, Any]) -> None:
         for name, value in state.items():
@@ -86,8 +97,36 @@ class GraphState(tf.Module):  # type: ignore[misc]
         """Return whether the gradients of a report are applied, and leave the state as it is."""
         return self._loss_scale.should_apply(self.read(), report, OPS)
 
+    @without_autograph
     def update(self, grads: Any) -> Tuple[Any, Any]:
-        return self.step(Report(**measure_gradients(grads, self._loss_scale.needs)))
+        """Take one step by the gradients of all replicas, in the context of one replica or of all of them."""
+        grads = tuple(each for grad in flat_gradients(grads) for each in tf.nest.flatten(grad))
+        if not tf.distribute.has_strategy():
+            return self.step(Report(**self._measured(grads)))
+        if tf.distribute.in_cross_replica_context():
+            strategy = tf.distribute.get_strategy()
+            return self._step_of_all(strategy, strategy.extended.call_for_each_replica(self._shares, args=(grads,)))
+        context = tf.distribute.get_replica_context()
+        shares = self._shares(grads)
+        if can_merge_replicas():
+            return tuple(context.merge_call(self._step_of_all, args=(shares,)))
+        return self._step_by_sums(context.strategy.extended._replica_ctx_all_reduce(tf.distribute.ReduceOp.SUM, shares))
+
+    def _measured(self, grads: Sequence[Any]) -> Dict[str, Any]:
+        needs = self._loss_scale.needs
+        return measure_gradients(grads, needs) if needs else {}
+
+    def _shares(self, grads: Sequence[Any]) -> Any:
+        """Return this replica's share of the report on all gradients; zeros if the policy needs no report."""
+        shares = shares_of_replica(tf.distribute.get_replica_context(), self._measured(grads))
+        return tf.zeros([]) if shares is None else shares
+
+    def _step_of_all(self, strategy: Any, shares: Any) -> Tuple[Any, Any]:
+        return self._step_by_sums(strategy.reduce(tf.distribute.ReduceOp.SUM, shares, axis=None))
+
+    def _step_by_sums(self, sums: Any) -> Tuple[Any, Any]:
+        fields = {name: None for name in FIELDS if name in self._loss_scale.needs}
+        return self.step(Report(**combine_shares(fields, sums if fields else None)))
 
 
 class HeldPolicy:
@@ -157,7 +196,7 @@ class OpaquePolicy(HeldPolicy):
     @property
     def trackable(self) -> Any:
         """The object that a checkpoint tracks: TensorFlow's own ``LossScale``, or a module with the variables."""
-        if hasattr(self.policy, "_track_trackable"):
+        if hasattr(self.policy, "_track_trackable") and not is_tracked_by_state(self.policy):
             return self.policy
         module = tf.Module(name="loss_scale")
         for name, value in vars(self.policy).items():
@@ -169,6 +208,14 @@ class OpaquePolicy(HeldPolicy):
         """Return the operation that updates the state, and whether the gradients are applied."""
         update_op, should_apply = self.policy.update(list(grads))
         return update_op, should_apply
+
+
+def is_tracked_by_state(policy: Any) -> bool:
+    """Return whether a checkpoint has the object that holds the state of a policy, and not the policy itself.
+
+    TensorFlow's own ``LossScale``, and a policy that is a ``tf.Module``, too, are tracked like any other object.
+    """
+    return isinstance(policy, LossScale) and not isinstance(policy, tf.Module)
 
 
 def make_variable(name: str, value: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from scalekeeper import DynamicLossScale, FixedLossScale, InvalidSpecError, LossScale, LossScaleParams, Report
-from scalekeeper.lossscales import advance
+from scalekeeper.lossscales import TolerantLossScale, advance
 from scalekeeper.lossscales._numpy_state import measure
 
 
@@ -116,10 +116,69 @@ def test_too_many_and_double_arguments():
         FixedLossScale(1, loss_scale_value=2)
 
 
-def test_repr_can_be_read_back():
-    """The repr is the call that makes it."""
-    text = repr(DynamicLossScale(initial_loss_scale=8))
-    assert eval(text).get_config() == DynamicLossScale(initial_loss_scale=8).get_config()
+def test_repr_shows_state_and_parameters():
+    """As in TensorFlow: the state, TensorFlow's parameters, and others that do not have their defaults."""
+    policy = DynamicLossScale(8, 2, maximum=64)
+    beginning = "DynamicLossScale(current_loss_scale={}, num_good_steps={}, initial_loss_scale=8.0, "
+    end = "increment_period=2, multiplier=2.0, maximum=64.0)"
+    assert repr(policy) == beginning.format("8.0", 0) + end
+    policy.update([float("nan")])
+    policy.update([1.0])
+    assert repr(policy) == beginning.format("4.0", 1) + end
+    assert repr(FixedLossScale(8)) == "FixedLossScale(8.0)"
+    assert repr(FixedLossScale(8, skip_nonfinite=True)) == "FixedLossScale(8.0, skip_nonfinite=True)"
+
+
+def test_repr_of_a_class_with_its_own_constructor():
+    """A policy that has neither parameters nor a configuration can be printed."""
+
+    class Own(LossScale):
+        def __init__(self):
+            pass
+
+        def __call__(self):
+            return np.float32(2)
+
+        def update(self, grads):
+            return None, True
+
+    assert repr(Own()) == "Own()"
+
+
+def test_parameters_of_tensorflow_are_attributes():
+    """Of each policy that has them; an attribute that a class or an object sets takes precedence."""
+
+    class Tripling(DynamicLossScale):
+        multiplier = 3.0
+
+    policy = DynamicLossScale(8, 5, 4)
+    assert (policy.initial_loss_scale, policy.increment_period, policy.multiplier) == (8.0, 5, 4.0)
+    assert (type(policy.initial_loss_scale), type(policy.increment_period)) == (float, int)
+    assert TolerantLossScale(16.0).initial_loss_scale == 16.0
+    assert Tripling().multiplier == 3.0
+    policy.multiplier = 7.0
+    assert (policy.multiplier, policy.params.multiplier) == (7.0, 4.0)
+    with pytest.raises(AttributeError):
+        FixedLossScale(8).multiplier  # noqa: B018
+
+
+NESTS = [
+    (lambda good, bad: bad, False),
+    (lambda good, bad: np.array([[good, bad]]), False),
+    (lambda good, bad: {"kernel": [good, None], "bias": (good, {"more": bad})}, False),
+    (lambda good, bad: iter([good, bad]), False),
+    (lambda good, bad: {"kernel": good}.values(), True),
+    (lambda good, bad: [None, [good, None]], True),
+    (lambda good, bad: None, True),
+]
+
+
+@pytest.mark.parametrize(("nest", "expected"), NESTS)
+def test_update_takes_any_nest(nest, expected):
+    """One gradient or many, in lists, tuples, dictionaries and iterators; None is no gradient."""
+    policy = DynamicLossScale(8)
+    assert bool(policy.update(nest(1.0, float("inf")))[1]) is expected
+    assert policy.state()["current_loss_scale"] == (8.0 if expected else 4.0)
 
 
 def test_errors_survive_pickling():

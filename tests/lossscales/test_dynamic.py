@@ -20,11 +20,10 @@ def after(loss_scale, *steps):
 
 def test_defaults_are_tensorflows():
     """Without arguments it is TensorFlow's DynamicLossScale: 2**15, grown by 2 after 2000 good steps."""
-    config = DynamicLossScale().get_config()
-    assert config == {
-        "initial_loss_scale": 32768.0,
-        "increment_period": 2000,
-        "multiplier": 2.0,
+    policy = DynamicLossScale()
+    assert policy.get_config() == {"initial_loss_scale": 32768.0, "increment_period": 2000, "multiplier": 2.0}
+    others = {name: value for name, value in policy.params.model_dump().items() if name not in policy.get_config()}
+    assert others == {
         "minimum": 1.0,
         "maximum": None,
         "growth_factor": None,
@@ -33,6 +32,7 @@ def test_defaults_are_tensorflows():
         "refill": "on_growth",
         "refill_on_backoff": False,
     }
+    assert DynamicLossScale(hysteresis=2).get_config() == {**policy.get_config(), "hysteresis": 2}
 
 
 def test_call_gives_a_float32_scalar():

@@ -11,7 +11,7 @@ HOME = os.path.dirname(scalekeeper.__file__)
 MAY_IMPORT = {
     "_built_in_plugins": set(),  # a module of the front door
     "registry": {"_built_in_plugins"},
-    "lossscales": {"registry"},
+    "lossscales": {"registry", "_built_in_plugins"},
     "serialization": {"registry", "lossscales"},
     "optimizer": {"registry", "lossscales", "serialization", "simulation"},
     "simulation": {"registry", "lossscales", "serialization"},

@@ -7,7 +7,7 @@ holds a TensorFlow; names of rows, such as B4, restrict it to those:
     python compat_tests/optimizer/behaviours/measure.py            prints what is measured
     python compat_tests/optimizer/behaviours/measure.py --record   writes it into expected.json
 
-With SCALEKEEPER_MEMBERS set, B21 also prints the members that differ, with the results of both classes.
+With SCALEKEEPER_MEMBERS set, B21 and B26 also print the members that differ, with the results of both classes.
 """
 
 import functools
@@ -1017,6 +1017,98 @@ def b25_forgotten_scaling(subject):
     both = ("get_scaled_loss", "get_unscaled_gradients")
     cases = {"neither method": (), **{f"only {name}": (name,) for name in both}, "both": both}
     return summary({name: outcome(lambda called=called: warnings_of(*called)) for name, called in cases.items()})
+
+
+def b26_members_of_policies(subject):
+    """Each public member of TensorFlow's LossScale classes, and calls with right and with wrong arguments."""
+    import scalekeeper
+
+    def custom(module):
+        """A policy of the user's own, in TensorFlow's style."""
+        members = {
+            "__init__": lambda self: None,
+            "__call__": lambda self: tf.constant(4.0),
+            "update": lambda self, grads: (tf.no_op(), True),
+            "get_config": lambda self: {},
+        }
+        return type("Custom", (module.LossScale,), members)
+
+    def makers(module):
+        return {
+            "LossScale": custom(module),
+            "FixedLossScale": lambda: module.FixedLossScale(8),
+            "DynamicLossScale": lambda: module.DynamicLossScale(8, 2),
+        }
+
+    own, ours = makers(installed_keras.LOSS_SCALE_CLASSES), makers(scalekeeper)
+
+    def results(make, name):
+        """The value of a member, or the results of calls; eager and in a function."""
+        if name in POLICY_CALLS:
+            return [tried(lambda call=call: call(make())) for call in POLICY_CALLS[name]]
+        return [tried(lambda: getattr(make(), name))]
+
+    def is_same(one, other):
+        if isinstance(one, Exception):
+            return isinstance(other, Exception) and (isinstance(other, type(one)) or type(one) in SLIPS)
+        return one == other
+
+    counts, explained, unexplained = [], {}, []
+    for cls, make in own.items():
+        names = ["__call__", "__repr__", *(name for name in dir(make()) if not name.startswith("_"))]
+        found = {name: (results(make, name), results(ours[cls], name)) for name in names}
+        found = {name: pair for name, pair in found.items() if not all(map(is_same, *pair))}
+        if os.environ.get("SCALEKEEPER_MEMBERS"):
+            for name, pair in found.items():
+                print(cls, name, *pair, sep="\n    ")
+        counts.append((cls, len(names), len(names) - len(found)))
+        explained.update({name: DIFFERENT_POLICY_MEMBERS[name] for name in found if name in DIFFERENT_POLICY_MEMBERS})
+        unexplained += [f"{cls}.{name}" for name in found if name not in DIFFERENT_POLICY_MEMBERS]
+    if not subject.is_ours:
+        return ", ".join(f"{cls}: {count} members" for cls, count, _ in counts)
+    words = [", ".join(f"{cls}: {same} of {count} members are the same" for cls, count, same in counts)]
+    reasons = ", ".join(f"{name} ({reason})" for name, reason in explained.items())
+    words += [f"on purpose not: {reasons}"] if explained else []
+    words += ["NOT EXPLAINED: " + ", ".join(unexplained)] if unexplained else []
+    return "; ".join(words)
+
+
+def _updated(policy, grads):
+    """What ``update`` decides, and the scale after it; the operation is checked in graphs alone."""
+    return policy.update(grads)[1], policy()
+
+
+def _traced(run):
+    return lambda policy: tf.nest.map_structure(
+        tf.convert_to_tensor, tf.function(lambda: run(policy), autograph=False)()
+    )
+
+
+# member of a policy → calls of it, of which the results are compared
+POLICY_CALLS = {
+    "__call__": [lambda policy: policy(), _traced(lambda policy: policy()), lambda policy: policy(1)],
+    "__repr__": [repr, lambda policy: (_updated(policy, [tf.constant(NOT_A_NUMBER)]), repr(policy))],
+    "update": [
+        lambda policy: _updated(policy, [tf.constant(1.0), None]),
+        lambda policy: _updated(policy, {"a": tf.constant(1.0), "b": (tf.constant(NOT_A_NUMBER),)}),
+        lambda policy: _updated(policy, tf.constant([1.0, float("inf")])),
+        lambda policy: [_updated(policy, tf.constant([1.0, 2.0])) for _ in range(2)],
+        _traced(lambda policy: _updated(policy, [tf.constant(NOT_A_NUMBER)])),
+        lambda policy: policy.update(),
+        lambda policy: policy.update([Impossible()]),
+    ],
+    "get_config": [lambda policy: policy.get_config(), lambda policy: policy.get_config(1)],
+    "from_config": [
+        lambda policy: type(policy).from_config(policy.get_config()).get_config(),
+        lambda policy: type(policy).from_config({"unknown": 1}),
+        lambda policy: type(policy).from_config(),
+    ],
+}
+# members that ours have otherwise, and why
+DIFFERENT_POLICY_MEMBERS = {
+    "__repr__": "of a custom policy has the name of the class",
+    "from_config": "an unknown parameter is an InvalidSpecError, a ValueError, which lists the valid ones",
+}
 
 
 def number_of(function):
