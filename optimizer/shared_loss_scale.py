@@ -1,6 +1,6 @@
 """SharedLossScale: one loss scale for several optimizers, updated once in each step."""
 
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import threading
 
@@ -74,7 +74,7 @@ class SharedLossScale:
 
     def _current_step(self, optimizer: Any, method: str) -> "SharedStep":
         """Return the step that this thread is in."""
-        step: Any = getattr(self._thread, "step", None)
+        step: Optional[SharedStep] = getattr(self._thread, "step", None)
         name = type(optimizer.inner_optimizer).__name__
         if step is None:
             raise UnsupportedOperationError(
