@@ -9,6 +9,8 @@ from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, Na
 import json
 import re
 
+from ._keras_introspection import has_layer_names
+
 Layer = Tuple[str, ...]  # the names of a layer and of the models around it
 
 _KERAS_TENSOR = "__keras_tensor__"
@@ -96,6 +98,14 @@ def _sources(layer: Layer, sources: Mapping[Layer, List[Layer]], skipped: Collec
             found.add(each)
             waiting += sources[each] if each in skipped else []
     return frozenset(found.difference(skipped))
+
+
+def connections_in(model: Any) -> Optional[Connections]:
+    """Return the connections of a functional or Sequential model; None if it is another, or has no configuration."""
+    try:
+        return connections_of(model.get_config()) if has_layer_names(model) else None
+    except Exception:  # layers of a user's own need not have a configuration
+        return None
 
 
 def input_keys(connections: Connections, other: Optional[Connections]) -> Dict[Layer, str]:

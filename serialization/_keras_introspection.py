@@ -1,13 +1,11 @@
 """The installed Keras, and what the constructors of its classes accept."""
 
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Tuple
 
 import importlib
 import inspect
 import sys
 import threading
-
-from ._connections import Connections, connections_of
 
 _lock = threading.RLock()
 # which from_config of MultiHeadAttention takes in some versions, and the constructor in none
@@ -62,14 +60,6 @@ def finalize_layers(model: Any) -> None:
 def has_layer_names(model: Any) -> bool:
     """Return whether the configuration of a model lists its layers: it is Functional or Sequential."""
     return getattr(model, "_is_graph_network", None) or hasattr(model, "operations") or hasattr(model, "_functional")
-
-
-def connections_in(model: Any) -> Optional[Connections]:
-    """Return the connections of a functional or Sequential model; None if it is another, or has no configuration."""
-    try:
-        return connections_of(model.get_config()) if has_layer_names(model) else None
-    except Exception:  # layers of a user's own need not have a configuration
-        return None
 
 
 def is_model(layer: Any) -> bool:

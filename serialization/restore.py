@@ -17,11 +17,10 @@ from ..registry.errors import (
     unknown,
 )
 from . import formats
-from ._connections import connections_of
+from ._connections import connections_in, connections_of
 from ._file_resources import keep_files_open
 from ._keras_introspection import (
     all_layers,
-    connections_in,
     finalize_layers,
     holds_models,
     named_layers_in,

@@ -11,7 +11,8 @@ import weakref
 
 import tensorflow as tf
 
-from ...serialization._keras_introspection import all_layers, connections_in, holds_models, is_model, named_layers_in
+from ...serialization._connections import connections_in
+from ...serialization._keras_introspection import all_layers, holds_models, is_model, named_layers_in
 from ...serialization._matching import needs_connections
 from ...serialization._object_paths import tracked_children
 from ...serialization._variables import owners_of, shapes_by_owner, weights_of
