@@ -163,7 +163,7 @@ def new_model() -> Any:
     inputs = keras.Input((_SIZE,), name="inputs")
     outputs = inputs
     for name in LAYERS:
-        outputs = keras.layers.Dense(_SIZE, name=name)(outputs)
+        outputs = keras.layers.Dense(_SIZE, name=name, dtype="float32")(outputs)
     model = keras.Model(inputs, outputs)
     random = np.random.RandomState(5)
     for weight in model.weights:

@@ -36,7 +36,7 @@ OPTIMIZERS = {
 # its configuration holds optimizers that have taken steps, and TensorFlow tracks none of them
 REFUSED = {"MultiOptimizer": ["deep_copy", "pickled", "state_in_checkpoint"]}
 if HAS_NEW_OPTIMIZERS:  # from_config of the package makes the optimizer inside of another class than the original's
-    REFUSED.update(dict.fromkeys(["Lookahead", "SWA", "MovingAverage"], ["deep_copy", "pickled"]))
+    REFUSED.update({name: ["deep_copy", "pickled"] for name in ("Lookahead", "SWA", "MovingAverage")})
 
 
 @pytest.mark.parametrize("name", sorted(OPTIMIZERS))

@@ -140,7 +140,13 @@ SUBSTITUTE_PYTHONS = ("3.12", "3.11", "3.10")  # the newest TensorFlow supports 
 # the fast run's last environment, which compares what the others have recorded
 LAST = "selection"
 # the environments with real packages that have optimizers, which tox.ini defines; run by hand
-PACKAGES = ("py310-packages-addons", "py311-packages-addons")
+PACKAGES = (
+    "py310-packages-addons",
+    "py311-packages-addons",
+    "py311-packages-transformers",
+    "py313-packages-hub",
+    "py310-packages-horovod",
+)
 # the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
 OTHERS = ("py313-core-every", "py313-sdist-every", *(f"py{python}-install" for python in (38, 39, 310, 311, 312)))
 
