@@ -26,6 +26,10 @@ IGNORED_WARNINGS = [
 # py311-originals has PyTorch and no TensorFlow, the other environments the reverse
 collect_ignore = [] if importlib.util.find_spec("torch") else ["originals"]
 
+# the real packages with optimizers are in environments of their own, each with its file
+if "-packages-" not in os.environ.get("SCALEKEEPER_ENVIRONMENT", ""):
+    collect_ignore.append("packages")
+
 # the pages of the documentation run on the last of the old TensorFlows and on the newest
 if not os.environ.get("SCALEKEEPER_ENVIRONMENT", "").startswith(("py38-tf23", "py313-tf221-keras3")):
     collect_ignore.append("docs/test_pages.py")

@@ -259,7 +259,12 @@ class TooManySkipsError(ScalekeeperError, RuntimeError):
 
 
 class BrokenContractError(ScalekeeperError, AssertionError):
-    """Raised when a policy breaks the contract. ``failures`` lists the checks that failed, with their messages."""
+    """Raised when a policy or an inner optimizer breaks its contract.
+
+    Attributes:
+        summary: The counts of the outcomes, in one line.
+        failures: The checks that failed, each with its message.
+    """
 
     def __init__(self, summary: str, failures: Iterable[Tuple[str, str]]) -> None:
         self.summary = summary

@@ -31,7 +31,7 @@ from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
-from .keras._optimizer_config import inner_class
+from .keras._optimizer_config import class_chain, inner_class
 from .keras._slots import slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value
@@ -520,7 +520,8 @@ def _drop_slots_of_other_class(state: TrainingState, optimizer: Any) -> None:
     """Leave out the slots of an optimizer of another class, which may have equal names and mean something else."""
     in_file, here = inner_class(state.optimizer_config), type(optimizer.inner_optimizer)
     classes = {cls.__name__ for cls in here.__mro__}
-    if in_file is None or in_file in classes or not slots_of_class(in_file):
+    # an optimizer that holds another one has its configuration, too
+    if in_file is None or classes.intersection(class_chain(state.optimizer_config)) or not slots_of_class(in_file):
         return
     state.notes.append(f"The file has the state of {in_file}; the model is compiled with {here.__name__}.")
     state.slots, state.weight_list, state.scalars = {}, [], {}

@@ -1,11 +1,8 @@
 """The definition of a check: a name, a sentence, and a function that raises an error if the sentence is false."""
 
-from typing import TYPE_CHECKING, Callable, NamedTuple, Union
+from typing import Any, Callable, NamedTuple, Union
 
-if TYPE_CHECKING:
-    from ._subject import Subject
-
-Function = Callable[["Subject"], None]
+Function = Callable[[Any], None]  # of the subject: a policy, or an inner optimizer
 
 
 class CheckFailedError(AssertionError):
@@ -19,8 +16,12 @@ class NotRun(Exception):  # noqa: N818 - not an error
     """Raised by a check that does not apply, with the reason."""
 
 
+class Refused(Exception):  # noqa: N818 - not an error
+    """Raised by a check that an error of scalekeeper, Keras or Python has ended: a limit that is not silent."""
+
+
 class Check(NamedTuple):
-    """A property that every policy must have."""
+    """A property that every policy, or every inner optimizer, must have."""
 
     name: str
     sentence: str

@@ -12,9 +12,9 @@ import warnings
 from ..lossscales.contract import LossScale
 from ..registry.errors import InvalidSpecError, Problem, UnsupportedOperationError, unknown
 from ._all_checks import all_checks
-from ._check import Check, CheckFailedError, NotRun
+from ._check import Check, CheckFailedError, NotRun, Refused
 from ._replica_checks import IN_PROCESS
-from ._report import FAILED, NOT_RUN, PASSED, CheckReport, Outcome
+from ._report import FAILED, NOT_RUN, PASSED, REFUSED, CheckReport, Outcome
 from ._subject import Subject
 
 
@@ -58,10 +58,10 @@ def report_of(cls_or_spec: Any, leave_out: Iterable[str] = ()) -> CheckReport:
     return CheckReport(subject.label, outcomes)
 
 
-def known_checks(names: Iterable[str]) -> List[str]:
-    """Return the names, or raise an error if one is not the name of a check."""
+def known_checks(names: Iterable[str], checks: Optional[Iterable[Check]] = None) -> List[str]:
+    """Return the names, or raise an error if one is not the name of a check: of a policy, or of those given."""
     names = [names] if isinstance(names, str) else list(names)
-    known = [check.name for check in all_checks()]
+    known = [check.name for check in (all_checks() if checks is None else checks)]
     problems = [Problem((), unknown("check", name, known), "unknown_name") for name in names if name not in known]
     if problems:
         raise InvalidSpecError(problems)
@@ -76,7 +76,7 @@ def require_policy(subject: Subject) -> None:
         raise InvalidSpecError([Problem((), message, "no_step")])
 
 
-def outcome_of(check: Check, subject: Subject, is_left_out: bool = False) -> Tuple[Outcome, Optional[BaseException]]:
+def outcome_of(check: Check, subject: Any, is_left_out: bool = False) -> Tuple[Outcome, Optional[BaseException]]:
     """Run a check; return its outcome and the error behind it."""
     reason = "left out by the caller" if is_left_out else _reason_not_to_run(check, subject)
     if reason:
@@ -88,6 +88,8 @@ def outcome_of(check: Check, subject: Subject, is_left_out: bool = False) -> Tup
             check.function(subject)
     except NotRun as error:
         return Outcome(check.name, NOT_RUN, str(error)), None
+    except Refused as error:
+        return Outcome(check.name, REFUSED, str(error)), None
     except CheckFailedError as error:
         return Outcome(check.name, FAILED, str(error)), error
     except Exception as error:
@@ -95,7 +97,7 @@ def outcome_of(check: Check, subject: Subject, is_left_out: bool = False) -> Tup
     return Outcome(check.name, PASSED), None
 
 
-def _reason_not_to_run(check: Check, subject: Subject) -> str:
+def _reason_not_to_run(check: Check, subject: Any) -> str:
     if check.needs_pure_step and not subject.is_pure:
         return "needs the pure step (next_state), which a class in TensorFlow's own style does not have"
     if check.needs_tensorflow:
@@ -108,8 +110,8 @@ def _reason_not_to_run(check: Check, subject: Subject) -> str:
     return ""
 
 
-def _message(check: Check, subject: Subject, error: Exception) -> str:
-    """Return the message of an error that the policy raised, with the line of the policy that raised it."""
+def _message(check: Check, subject: Any, error: Exception) -> str:
+    """Return the message of an error that the policy or optimizer raised, with its line that raised it."""
     own = getattr(sys.modules.get(subject.cls.__module__), "__file__", None) or inspect.getfile(Check)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
     where = f" ({os.path.basename(own)}:{frames[-1].lineno}, in {frames[-1].name})" if frames else ""

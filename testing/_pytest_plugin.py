@@ -1,30 +1,33 @@
 """The checks as parametrized pytest tests."""
 
-from typing import Any, Callable, Iterable
+from typing import Any, Callable, Iterable, Mapping, Optional, Sequence
 
 import importlib
 
 from ..registry.errors import BrokenContractError
 from ._all_checks import all_checks
 from ._check import Check
+from ._check_inner_optimizer import inner_optimizer_checks_in_order
 from ._check_runner import known_checks, outcome_of, require_policy
-from ._report import FAILED, NOT_RUN
+from ._inner_optimizer import InnerOptimizer
+from ._report import FAILED, NOT_RUN, REFUSED
 from ._subject import Subject
 
 
-class CheckOfPolicy:
-    """A check of a policy, which a test calls."""
+class CheckOfSubject:
+    """A check of a policy or an inner optimizer, which a test calls."""
 
-    def __init__(self, check: Check, subject: Subject, is_left_out: bool) -> None:
+    def __init__(self, check: Check, subject: Any, is_left_out: bool) -> None:
         self.check, self.subject, self._is_left_out = check, subject, is_left_out
 
     def __call__(self) -> None:
         """Raise :class:`scalekeeper.BrokenContractError` if it fails; skip the test if it can't be run."""
         __tracebackhide__ = True  # of pytest: show the message only
-        require_policy(self.subject)
+        if isinstance(self.subject, Subject):
+            require_policy(self.subject)
         outcome, error = outcome_of(self.check, self.subject, self._is_left_out)
-        if outcome.status == NOT_RUN:
-            importlib.import_module("pytest").skip(outcome.message)
+        if outcome.status in (NOT_RUN, REFUSED):
+            importlib.import_module("pytest").skip(_reason(outcome))
         if outcome.status == FAILED:
             failures = [(outcome.check, outcome.message)]
             raise BrokenContractError(f"{self.subject.label}: {self.check.sentence}", failures) from error
@@ -59,5 +62,45 @@ def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> 
     subjects = [Subject(each) for each in classes_or_specs]
     for subject in subjects:
         subject.companions = subjects
-    cases = [CheckOfPolicy(check, subject, check.name in left_out) for subject in subjects for check in all_checks()]
+    cases = [CheckOfSubject(check, subject, check.name in left_out) for subject in subjects for check in all_checks()]
     return pytest.mark.parametrize("check", cases, ids=repr)  # type: ignore[no-any-return]
+
+
+def inner_optimizer_checks(
+    *make_optimizers: Callable[..., Any],
+    leave_out: Iterable[str] = (),
+    custom_objects: Optional[Mapping[str, Any]] = None,
+    **named: Callable[..., Any],
+) -> Callable[[Any], Any]:
+    """Return a decorator that makes pytest call a test once for each check of each inner optimizer.
+
+    Args:
+        make_optimizers: Functions, as for :func:`check_inner_optimizer`.
+        leave_out: The names of checks to skip.
+        custom_objects: Classes by name, which a configuration may refer to.
+        named: More functions; the names are those of the tests.
+
+    Returns:
+        The decorator. The test gets a ``check`` and calls it. A check that can't run, or is refused, skips its test
+        with the reason.
+
+    Raises:
+        InvalidSpecError: An argument is not a function, or a name in ``leave_out`` is not that of a check.
+
+    .. code:: python
+
+        @inner_optimizer_checks(mine=lambda: MyOptimizer(0.1))
+        def test_contract(check):
+            check()
+    """
+    pytest = importlib.import_module("pytest")
+    checks: Sequence[Check] = inner_optimizer_checks_in_order()
+    left_out = known_checks(leave_out, checks)
+    subjects = [InnerOptimizer(each, custom_objects=custom_objects) for each in make_optimizers]
+    subjects += [InnerOptimizer(each, name, custom_objects=custom_objects) for name, each in named.items()]
+    cases = [CheckOfSubject(check, subject, check.name in left_out) for subject in subjects for check in checks]
+    return pytest.mark.parametrize("check", cases, ids=repr)  # type: ignore[no-any-return]
+
+
+def _reason(outcome: Any) -> str:
+    return f"refused by {outcome.message}" if outcome.status == REFUSED else str(outcome.message)

@@ -5,10 +5,14 @@ from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
 from ..registry.errors import BrokenContractError
 
 PASSED, FAILED, NOT_RUN = "passed", "failed", "not run"
+REFUSED = "refused"  # by an error that names the reason; of inner optimizers only
 
 
 class Outcome(NamedTuple):
-    """The outcome of one check: ``status`` is "passed", "failed" or "not run", and ``message`` has the reason."""
+    """The outcome of one check: ``status`` is "passed", "failed" or "not run", and ``message`` has the reason.
+
+    A check of an inner optimizer may also be "refused": an error says that the state cannot be saved or copied.
+    """
 
     check: str
     status: str
@@ -16,12 +20,12 @@ class Outcome(NamedTuple):
 
 
 class CheckReport:
-    """The outcomes of all checks of one policy; printed as a table.
+    """The outcomes of all checks of one policy, or of one inner optimizer; printed as a table.
 
     Attributes:
-        policy: The name of the policy.
+        policy: The name of the policy, or of the inner optimizer.
         outcomes: One row for each check.
-        passed: The outcomes of the checks that passed; likewise ``failed`` and ``not_run``.
+        passed: The outcomes of the checks that passed; likewise ``failed``, ``not_run`` and ``refused``.
     """
 
     def __init__(self, policy: str, outcomes: Sequence[Outcome]) -> None:
@@ -43,9 +47,14 @@ class CheckReport:
     def not_run(self) -> List[Outcome]:
         return self._of(NOT_RUN)
 
+    @property
+    def refused(self) -> List[Outcome]:
+        return self._of(REFUSED)
+
     def summary(self) -> str:
         """Return the counts in one line."""
-        counts = ", ".join(f"{len(self._of(status))} {status}" for status in (PASSED, FAILED, NOT_RUN))
+        statuses = (PASSED, FAILED, NOT_RUN, *([REFUSED] if self.refused else []))
+        counts = ", ".join(f"{len(self._of(status))} {status}" for status in statuses)
         return f"{self.policy}: {counts}"
 
     def raise_if_failed(self) -> None:

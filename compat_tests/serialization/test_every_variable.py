@@ -6,6 +6,7 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper import LossScaleOptimizer
+from scalekeeper.testing._optimizer_variables import difference, held_variables
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS, inner_of
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
@@ -153,3 +154,55 @@ def test_a_slot_list_with_an_unusual_name(tmp_path):
         if suffix != ".npz":
             loaded = scalekeeper.load_model(path, custom_objects={"Averaging": Averaging})
             assert numbers_of(loaded) == expected, suffix
+
+
+def describing(kind):
+    """Return an optimizer class whose configuration holds that of a second optimizer of another class."""
+    base = holding(base_of(kind))
+
+    class Describing(base):
+        def __init__(self, optimizer, learning_rate=0.25, name="Describing", **kwargs):
+            super().__init__(learning_rate, name=name, **kwargs)
+            self._optimizer = optimizer
+
+        def get_config(self):
+            return {**super().get_config(), "optimizer": OPTIMIZERS["default"].serialize(self._optimizer)}
+
+        @classmethod
+        def from_config(cls, config, custom_objects=None):
+            config = dict(config)
+            inside = config.pop("optimizer")
+            return cls(OPTIMIZERS[kind].Adam.from_config(inside["config"]), **config)
+
+    return Describing
+
+
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_an_optimizer_in_the_configuration_of_an_optimizer(kind, tmp_path):
+    """Slots of both come back, though the configuration in the file names the class of the one inside, too."""
+    Describing = describing(kind)  # noqa: N806
+
+    def compiled():
+        model = dense_model()
+        inner = Describing(OPTIMIZERS[kind].Adam(0.5), momentum=0.5)
+        model.compile(LossScaleOptimizer(inner, "dynamic"), "mse")
+        return model
+
+    def numbers(model):
+        held = held_variables(inner_of(model.optimizer)._optimizer, model)
+        return {name: np.array(variable.numpy()) for name, variable in held.items()}
+
+    model = compiled()
+    train(model)
+    fill(model)
+    expected, inside = numbers_of(model), numbers(model)
+    assert sum(path.startswith(("_slots", "_momentums", "_velocities")) for path in inside) == 12
+    for suffix in SUFFIXES:
+        path = saved(model, suffix, tmp_path)
+        others = [compiled()]
+        assert scalekeeper.restore(others[0], path).missing == [], suffix
+        if suffix != ".npz":
+            others.append(scalekeeper.load_model(path, custom_objects={"Describing": Describing}))
+        for other in others:
+            assert numbers_of(other)["slots"] == expected["slots"], suffix
+            assert difference(inside, numbers(other)) == "", suffix

@@ -38,7 +38,8 @@ def attributes_to_copy(original: Any, config: Dict[str, Any]) -> Dict[str, Any]:
     found = {}
     for name in vars(rebuilt).keys() - _attributes_of_keras(cls):
         here, there = vars(original).get(name), vars(rebuilt)[name]
-        if _are_equal(here, there):
+        # TensorFlow lists there what it tracks in a checkpoint
+        if name.startswith("_self_") or _are_equal(here, there):
             continue
         is_argument = name.strip("_") in left_out
         if not _is_plain(here) or (isinstance(here, (bool, int)) and not is_argument):

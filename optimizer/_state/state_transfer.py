@@ -1,6 +1,6 @@
 """The training state of a LossScaleOptimizer in its variables: given out and taken over, in every Keras generation."""
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import sys
 import warnings
@@ -371,10 +371,13 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
         for name, slot in each.items()
         if (owner, name) not in used and not is_unused_there(name, slot.shape)
     ]
+    shared = _iterations_inside(optimizer) if state.writer.scalekeeper is not None else frozenset()
     for name, variable in here.others.items():
         value: Any = state.scalars.get(name)
         if value is None and name == MOMENTUM_CACHE:
             value = _product_of_momenta(state, plan)
+        elif value is None and identity(variable) in shared:  # a state has a variable that optimizers share once
+            value = state.iterations
         plan.add(name, variable, value)
     # in a checkpoint, hyperparameters are variables, too; the configuration decides about them
     arguments = inner_config(optimizer._serialized_inner())["config"]
@@ -385,6 +388,11 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
         plan.add(f"loss scale: {name}", variable, state.loss_scale_state.get(name))
     plan.unused += [f"loss scale: {name}" for name in state.loss_scale_state if name not in loss_scale]
     return plan
+
+
+def _iterations_inside(optimizer: Any) -> FrozenSet[int]:
+    """Return the identities of the iterations of optimizers inside, which some share from the first step on."""
+    return frozenset(identity(iterations_of(each.inner_optimizer)) for each in nested_adapters(optimizer).values())
 
 
 def _convert_momentum(value: Value, state: TrainingState, optimizer: Any) -> Value:

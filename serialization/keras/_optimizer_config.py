@@ -198,7 +198,22 @@ def inner_config(config: Any) -> Any:
 
 def inner_class(config: Any) -> Optional[str]:
     """Return the class of the innermost optimizer without its package; None if the configuration does not name it."""
-    config = inner_config(config)
+    return _class_name(inner_config(config))
+
+
+def class_chain(config: Any) -> List[str]:
+    """Return the classes of an optimizer and of the optimizers inside it, from the outermost on."""
+    found: List[str] = []
+    for _ in range(_MAX_DEPTH):
+        name = _class_name(config)
+        found += [] if name is None else [name]
+        inside = config.get("config") if isinstance(config, Mapping) else None
+        config = _inner_of(inside) if isinstance(inside, Mapping) else None
+    return found
+
+
+def _class_name(config: Any) -> Optional[str]:
+    """Return the class that a configuration names, without its package."""
     class_name = config.get("class_name") if isinstance(config, Mapping) else None
     return class_name.split(">")[-1] if isinstance(class_name, str) else None
 

@@ -139,6 +139,14 @@ SUBSTITUTED = ("py313-core", "py313-tf221-keras3")
 SUBSTITUTE_PYTHONS = ("3.12", "3.11", "3.10")  # the newest TensorFlow supports them
 # the fast run's last environment, which compares what the others have recorded
 LAST = "selection"
+# the environments with real packages that have optimizers, which tox.ini defines; run by hand
+PACKAGES = (
+    "py310-packages-addons",
+    "py311-packages-addons",
+    "py311-packages-transformers",
+    "py313-packages-hub",
+    "py310-packages-horovod",
+)
 # the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
 OTHERS = ("py313-core-every", "py313-sdist-every", *(f"py{python}-install" for python in (38, 39, 310, 311, 312)))
 
@@ -196,9 +204,10 @@ def fast_run(first: Sequence[str]) -> List[str]:
 
 
 def labels(first: Sequence[str]) -> Dict[str, List[str]]:
-    """Return the labels of tox: ``every`` for all tests, ``versions`` for the fast run on every TensorFlow."""
+    """Return the labels of tox: ``every``, ``versions`` (the fast run on every TensorFlow), and ``packages``."""
     every = [variant_name(each, "every") for each in ENVIRONMENTS]
-    return {"every": [*first, *OTHERS, *every], "versions": [each.name for each in ENVIRONMENTS]}
+    versions = [each.name for each in ENVIRONMENTS]
+    return {"every": [*first, *OTHERS, *every], "versions": versions, "packages": list(PACKAGES)}
 
 
 def generation_of(name: str) -> Sequence[str]:
