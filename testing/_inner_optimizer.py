@@ -8,7 +8,7 @@ import json
 import numpy as np
 
 from ..registry.errors import InvalidSpecError, Problem, shown
-from ..serialization._keras_introspection import installed_keras
+from ..serialization._keras_introspection import installed_keras, package_of
 from ._optimizer_variables import Numbers, numbers_of, optimizers_in
 
 DYNAMIC = {"name": "dynamic", "initial_loss_scale": 8, "increment_period": 5}  # powers of two, so unscaling is exact
@@ -76,7 +76,7 @@ class InnerOptimizer:
     def custom_objects(self) -> Dict[str, Any]:
         """Return the classes by which files name the optimizer and those inside it, unless Keras has them."""
         classes = [type(each) for each in optimizers_in(self.make(new_model()))]
-        found = {cls.__name__: cls for cls in classes if cls.__module__.split(".")[0] not in _KERAS}
+        found = {cls.__name__: cls for cls in classes if package_of(cls) not in _KERAS}
         return {**found, **self._custom_objects}
 
 

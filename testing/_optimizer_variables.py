@@ -7,6 +7,8 @@ import collections.abc
 
 import numpy as np
 
+from ..serialization._keras_introspection import package_of
+
 Numbers = Dict[str, Any]
 
 _DEPTH = 10
@@ -201,4 +203,4 @@ def _may_hold(value: Any) -> bool:
         return False
     if hasattr(value, "trainable_weights"):  # a layer or model, whose variables are the model's
         return False
-    return hasattr(value, "_lookup_dependency") or cls.__module__.split(".")[0] not in _LIBRARIES
+    return hasattr(value, "_lookup_dependency") or package_of(cls) not in _LIBRARIES

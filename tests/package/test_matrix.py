@@ -77,12 +77,12 @@ def test_the_long_run_leaves_nothing_out():
     assert "--fast" not in tox_ini()["tensorflow-every"]["record"]
 
 
-def test_only_two_folders_are_not_collected_everywhere():
-    """The conftest leaves out the originals, which have an environment of their own, and the pages."""
+def test_only_three_folders_are_not_collected_everywhere():
+    """The conftest leaves out the originals and the packages, which have environments of their own, and the pages."""
     with open(os.path.join(ROOT, "compat_tests", "conftest.py"), encoding="utf-8") as stream:
         text = stream.read()
-    assert re.findall(r'"(originals|docs/[\w.]+)"', text) == ["originals", "docs/test_pages.py"]
-    assert text.count("collect_ignore") == 2
+    assert re.findall(r'"(originals|packages|docs/[\w.]+)"', text) == ["originals", "packages", "docs/test_pages.py"]
+    assert text.count("collect_ignore") == 3
     assert "compat_tests/originals" in tox_ini()["testenv:py311-originals"]["commands"]
 
 
