@@ -876,6 +876,7 @@ DIFFERENT_MEMBERS = {
     "add_slot": "works",
     "apply_gradients": "returns the steps of the inner optimizer, and not a counter that stays 0",
     "build": "refuses what is not a list, and does nothing when called again",
+    "exclude_from_weight_decay": "reaches the inner optimizer",
     "get_config": "plain numbers that JSON can hold",
     "get_slot": "works",
     "loss_scale": "a policy, which is also the number",
