@@ -57,7 +57,7 @@ def load_document(
     >>> document.optimizer.name, document.loss_scale.params.increment_period
     ('adam', 500)
     >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
-    FixedLossScale(loss_scale_value=128.0, skip_nonfinite=False)
+    FixedLossScale(128.0)
     """
     chosen, allowed = target_named(target), AllowList(allow)
     if isinstance(document, Mapping):

@@ -20,13 +20,13 @@ class Step(NamedTuple):
     """One name on the path to a variable.
 
     Attributes:
-        chain: Names of the same chain have the order of their indices. The order of different chains is not known.
-        index: The index in the chain.
+        chain: Names of the same chain have the order of their numbers. The order of different chains is not known.
+        number: The position in the chain.
         layer: The name of the layer there, if Keras may have numbered it: ``dense_1``. The numbers tell the order.
     """
 
     chain: str
-    index: int
+    number: int
     layer: str = ""
 
 
@@ -110,7 +110,7 @@ class _Search:
 def _are_ordered(one: Step, other: Step) -> bool:
     """Return whether a name that comes before another in the model does so in the file."""
     if one.chain == other.chain:
-        return one.index <= other.index
+        return one.number <= other.number
     if OWN in (one.chain, other.chain):  # Keras decides whether a layer's own variables come first
         return True
     (first, number), (second, later) = _stem_and_number(one.layer), _stem_and_number(other.layer)

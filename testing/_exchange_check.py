@@ -66,12 +66,12 @@ def _require_one(subject: InnerOptimizer, names: List[str], is_traced: bool) -> 
         count = _count(subject, wires) - before
         require(count == 1, f"{name}, {how}, exchanged gradients {count} times", _REMEDY)
     if wires:
-        before = [each.numpy().tolist() for each in values]
+        weights = [each.numpy().tolist() for each in values]
         skipped = optimizer.telemetry.skipped
         next(iter(wires.values())).poison.assign(np.nan)
         run()
         require(
-            optimizer.telemetry.skipped == skipped + 1 and before == [each.numpy().tolist() for each in values],
+            optimizer.telemetry.skipped == skipped + 1 and weights == [each.numpy().tolist() for each in values],
             f"a NaN of another worker in the result of {names[0]} was applied, {how}",
             _REMEDY,
         )

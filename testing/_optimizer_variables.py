@@ -70,6 +70,7 @@ def fill_with_unique_numbers(optimizer: Any, model: Any) -> None:
         is_hyperparameter = "_hyper" in path.split(".") and name not in ("learning_rate", "lr")
         if kind == np.bool_ or is_hyperparameter or name == DERIVED:
             continue
+        values: Any
         if np.issubdtype(kind, np.integer):
             values = np.arange(number, number + size) + 6
         else:  # below 1, as a learning rate or a product of momenta; exact in float16 too for small models

@@ -360,6 +360,7 @@ def test_a_second_wrapper(kind):
             LossScaleOptimizer(inner, 16)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not tf.__version__.startswith("2.9."), reason="the first experimental optimizers")
 def test_experimental_optimizers_of_29_are_refused():
     """They keep their variables in no list; the error names what to use instead."""

@@ -41,9 +41,9 @@ WRAPPED["scheduled"] = scheduled
 
 
 @pytest.mark.slow(is_divided=True)
-@inner_optimizer_checks(**{kind: WRAPPED[f"{kind}_SGD"] for kind in OPTIMIZERS})
+@inner_optimizer_checks(sgd=WRAPPED["default_SGD"])
 def test_gradient_descent(check):
-    """One check of gradient descent with momentum, of each kind of optimizers."""
+    """One check of gradient descent with momentum."""
     check()
 
 

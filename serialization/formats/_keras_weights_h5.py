@@ -84,9 +84,9 @@ class _Walk:
                 yield from self._of_container(inside, config, path, position)
             else:
                 holds_layers = _untrusted_hdf5.subgroup(inside, "vars") is None  # which have their own names
-                name = self._name(inside)
-                step = Step(*_class_and_number(child)) if is_list else _step_of_attribute(child, name)
-                around = path if holds_layers else (*path, name or child)
+                layer = self._name(inside)
+                step = Step(*_class_and_number(child)) if is_list else _step_of_attribute(child, layer)
+                around = path if holds_layers else (*path, layer or child)
                 yield from self.of_object(inside, None, around, (*position, step), holds_layers)
 
     def _of_container(

@@ -53,6 +53,7 @@ REMAINING = {
 INTERNAL = {
     "CheckFailedError": "becomes the outcome of a check",
     "NotRun": "becomes the outcome of a check",
+    "Refused": "becomes the outcome of a check",
     "UnreadableError": "becomes a DocumentError",
     "UnsupportedStepError": "the step is then called at every step",
     "_DifferError": "becomes the message of a check in another process",

@@ -31,6 +31,7 @@ WITH_EXAMPLES = {
     "scalekeeper.registry._schema",
     "scalekeeper.registry._plugins",
     "scalekeeper.registry._targets",
+    "scalekeeper.serialization._variable_order",
     "scalekeeper.serialization.keras._changed_meanings",
     "scalekeeper.serialization.keras._optimizer_config",
     "scalekeeper.serialization.keras.profile",

@@ -31,6 +31,7 @@ ALLOWED = {
     ("cli/_isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
     ("cli/_demo/demo_run.py", "subprocess"): "this Python anew, with a module of ours and no shell",
     ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
+    ("testing/_inner_optimizer_copies.py", "pickle"): "of an optimizer that its author has given, in the same process",
     (
         "testing/_replica_checks.py",
         "subprocess",
