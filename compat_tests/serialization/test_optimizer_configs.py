@@ -45,7 +45,7 @@ def is_new(dialect):
     """Whether Keras 2 makes a new optimizer of it: of a new one where there are any, of one of Keras 3 by default."""
     if dialect.startswith(("2.0", "2.4", "2.15 legacy", "ours, 2.3")):
         return False
-    return HAS_NEW_OPTIMIZERS or ("Keras 3" not in dialect and hasattr(tf.keras.optimizers, "experimental"))
+    return HAS_NEW_OPTIMIZERS or ("Keras 3" not in dialect and tf.__version__.startswith("2.10."))
 
 
 def class_for(kind):
