@@ -188,13 +188,7 @@ class LossScale(ScaleNumber):
 
         A class that TensorFlow has, too, leaves out the parameters that TensorFlow lacks, if they have their defaults.
         """
-        config = dict(self.params.model_dump())
-        if self.tensorflow_parameters:
-            fields = {**self.Params.model_fields}
-            for name in set(fields).difference(self.tensorflow_parameters):
-                if config[name] == fields[name].get_default():
-                    del config[name]
-        return config
+        return without_added_defaults(self, self.params.model_dump())
 
     def _parameters(self) -> Dict[str, Any]:
         """Return all parameters as plain values; the result of ``get_config`` if a class has its own."""
@@ -297,6 +291,13 @@ class LossScale(ScaleNumber):
         if type(self).get_config is LossScale.get_config and "params" not in vars(self):
             return []  # a class with its own constructor
         return ["{}={!r}".format(*item) for item in self.get_config().items()]
+
+
+def without_added_defaults(policy: Any, config: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return a configuration without the defaults of parameters that TensorFlow's class of the same name lacks."""
+    native = getattr(policy, "tensorflow_parameters", ())
+    added = {name: field for name, field in policy.Params.model_fields.items() if name not in native} if native else {}
+    return {name: value for name, value in config.items() if name not in added or value != added[name].get_default()}
 
 
 def has_pure_step(policy: Any) -> bool:

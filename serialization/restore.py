@@ -17,7 +17,7 @@ from ..registry.errors import (
     unknown,
 )
 from . import formats
-from ._connections import connections_in, connections_of
+from ._connections import Connections, connections_in, connections_of
 from ._file_resources import keep_files_open
 from ._keras_introspection import (
     all_layers,
@@ -171,7 +171,7 @@ class _Live:
             has_layer_names=state.has_layer_names,
             has_numbers=numbers_chosen_names(),
             connections=self._connections,
-            file_connections=state.connections or connections_of(state.model_config),
+            file_connections=_connections_in_file(state),
         )
 
     def _match_trained(self, state: TrainingState) -> Matching:
@@ -184,7 +184,7 @@ class _Live:
             is_whole=not self.frozen_layers,
             has_numbers=numbers_chosen_names(),
             connections=self._connections,
-            file_connections=state.connections or connections_of(state.model_config),
+            file_connections=_connections_in_file(state),
         )
         # a second variable of the same name, in another nested model, may be either
         repeated = {name.split("#")[0] for name in (*trained, *state.owners) if "#" in name}
@@ -302,6 +302,11 @@ def _names_in_file(state: TrainingState) -> Dict[str, str]:
     if state.variables.keys() == state.model_variables.keys():
         return state.model_names
     return {owner: _with_layer(owner, layer, False) for layer, owners in state.layers.items() for owner in owners}
+
+
+def _connections_in_file(state: TrainingState) -> Optional[Connections]:
+    """Return the connections of the layers in a file: recorded by scalekeeper, or in the model's configuration."""
+    return state.connections or connections_of(state.model_config)
 
 
 def _name_variables(state: TrainingState) -> None:

@@ -35,14 +35,24 @@ def state_in_state_dict(subject: Subject) -> None:
 
 def format_checks() -> List[Check]:
     """Return one check for each format that holds state; those of the optimizer's state alone come first."""
+    return [_check_of(codec) for codec in codecs_with_state()]
+
+
+def codecs_with_state() -> List[formats.Format]:
+    """Return the codecs of formats that hold state; those of the optimizer's state alone come first."""
     codecs = [codec for codec in formats.formats() if codec.holds_state]
-    return [_check_of(codec) for codec in sorted(codecs, key=lambda codec: codec.holds_weights)]
+    return sorted(codecs, key=lambda codec: codec.holds_weights)
+
+
+def require_can_save(codec: formats.Format) -> None:
+    """End a check that the installed Keras cannot run."""
+    if not codec.can_save(installed_keras()):
+        raise NotRun(f"the installed Keras cannot save a model as {codec.phrase} and train it further")
 
 
 def _check_of(codec: formats.Format) -> Check:
     def function(subject: Subject) -> None:
-        if not codec.can_save(installed_keras()):
-            raise NotRun(f"the installed Keras cannot save a model as {codec.phrase} and train it further")
+        require_can_save(codec)
         _goes_on(subject, lambda model, folder: _resumed(subject, codec, model, folder), codec.phrase)
 
     sentence = (

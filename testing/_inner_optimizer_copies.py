@@ -11,8 +11,8 @@ import numpy as np
 
 from ..registry.errors import ScalekeeperError
 from ..serialization import formats
-from ..serialization._keras_introspection import installed_keras
-from ._check import Check, NotRun, Refused, check, require
+from ._check import Check, Refused, check, require
+from ._format_checks import codecs_with_state, require_can_save
 from ._inner_optimizer import Gradients, InnerOptimizer, Training, bad, gradients_of_steps, new_model, through_json
 from ._optimizer_variables import Numbers, difference, fill_with_unique_numbers, identity, owner_names
 
@@ -99,9 +99,7 @@ def _name_of(weight: Any, model: Any) -> str:
 
 def state_checks() -> List[Check]:
     """Return the checks of ``state_dict`` and of each format that holds state."""
-    codecs = [codec for codec in formats.formats() if codec.holds_state]
-    ordered = sorted(codecs, key=lambda codec: codec.holds_weights)
-    return [state_in_state_dict, *(_check_of(codec) for codec in ordered)]
+    return [state_in_state_dict, *map(_check_of, codecs_with_state())]
 
 
 @check(tensorflow=True)
@@ -120,8 +118,7 @@ def state_in_state_dict(subject: InnerOptimizer) -> None:
 
 def _check_of(codec: formats.Format) -> Check:
     def function(subject: InnerOptimizer) -> None:
-        if not codec.can_save(installed_keras()):
-            raise NotRun(f"the installed Keras cannot save a model as {codec.phrase} and train it further")
+        require_can_save(codec)
         resume = _resumed if codec.holds_layers or not codec.holds_weights else _restored
         _require_continues(subject, lambda training, folder: resume(subject, codec, training, folder), codec.phrase)
 

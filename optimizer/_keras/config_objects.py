@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 
+from ...lossscales.contract import without_added_defaults
 from ...registry._optimizer_spec import OPTIMIZERS, SCHEDULES
 from ...registry._plugins import loss_scales
 from ...registry.errors import (
@@ -153,11 +154,7 @@ def encode_policy(policy: Any, keras: Any) -> Dict[str, Any]:
 
     A class that is registered with Keras, and not with scalekeeper, has the name that it is registered under.
     """
-    config = dict(policy.get_config())
-    native = getattr(policy, "tensorflow_parameters", ())
-    for name, field in policy.Params.model_fields.items() if native else ():
-        if name not in native and name in config and config[name] == field.get_default():
-            del config[name]
+    config = without_added_defaults(policy, policy.get_config())
     cls = type(policy)
     name = registered_name(keras, cls)
     is_registered_with_keras = name is not None and cls not in loss_scales.classes().values()
