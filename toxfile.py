@@ -43,8 +43,6 @@ def tox_extend_envs():
 @impl
 def tox_add_core_config(core_conf, state):
     """Set up the environments with a TensorFlow, the list of those that run without ``-e``, and the labels."""
-    if getattr(state.conf.options, "parallel", 0) != 0:  # None is as many as there are environments
-        os.environ.setdefault("SCALEKEEPER_PROCESSES", "0")  # the environments use all cores together
     for variant in VERSIONS.VARIANTS:
         sections = ([f"tensorflow-{variant}"] if variant else []) + ["tensorflow", "testenv"]
         for environment in VERSIONS.ENVIRONMENTS:
@@ -58,6 +56,8 @@ def tox_add_core_config(core_conf, state):
     fast = VERSIONS.fast_run(first)
     if getattr(state.conf.options, "skip_missing_interpreters", None) != "false":
         fast = with_found_pythons(fast)
+    if getattr(state.conf.options, "parallel", 0) != 0 and len(with_tensorflow(fast)) > 1:
+        os.environ.setdefault("SCALEKEEPER_PROCESSES", "0")  # the environments use all cores together
     labels = {label: EnvList(names) for label, names in VERSIONS.labels(first).items()}
     core_conf.loaders.insert(0, MemoryLoader(env_list=EnvList(fast), labels=labels))
     is_provisioned = importlib.util.find_spec("tox_uv") is not None  # otherwise tox starts itself again, with tox-uv
@@ -80,6 +80,11 @@ def with_found_pythons(names):
     if found is None or is_found("3.13"):
         return names
     return [VERSIONS.on_python(name, found) if name in VERSIONS.SUBSTITUTED else name for name in names]
+
+
+def with_tensorflow(names):
+    """Return the names of the environments that have a TensorFlow and whose Python is found."""
+    return [name for name in names if "-tf" in name and is_found(python_of(name))]
 
 
 def python_of(name):

@@ -293,8 +293,14 @@ class LossScale(ScaleNumber):
         return ["{}={!r}".format(*item) for item in self.get_config().items()]
 
 
-def without_added_defaults(policy: Any, config: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return a configuration without the defaults of parameters that TensorFlow's class of the same name lacks."""
+def without_added_defaults(policy: Any, config: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
+    """Return a configuration without the defaults of parameters that TensorFlow's class of the same name lacks.
+
+    Args:
+        policy: The policy that the configuration belongs to.
+        config: The configuration; what ``get_config`` of the policy returns if it is None.
+    """
+    config = policy.get_config() if config is None else config
     native = getattr(policy, "tensorflow_parameters", ())
     added = {name: field for name, field in policy.Params.model_fields.items() if name not in native} if native else {}
     return {name: value for name, value in config.items() if name not in added or value != added[name].get_default()}

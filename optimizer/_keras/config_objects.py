@@ -154,7 +154,7 @@ def encode_policy(policy: Any, keras: Any) -> Dict[str, Any]:
 
     A class that is registered with Keras, and not with scalekeeper, has the name that it is registered under.
     """
-    config = without_added_defaults(policy, policy.get_config())
+    config = without_added_defaults(policy)
     cls = type(policy)
     name = registered_name(keras, cls)
     is_registered_with_keras = name is not None and cls not in loss_scales.classes().values()
