@@ -23,7 +23,7 @@ SKIPPED = {
 }
 
 
-# the README runs the demo too
+# py313-install and compat_tests/cli/test_demo.py run the demo too
 LONG = ["docs/demo.md"]
 
 

@@ -149,6 +149,18 @@ BAD = {
     "an unknown environment": ("```console\npython -m tox -e py38-tf99\n```", "tox has no environment py38-tf99"),
     "an unknown file": ("```console\npython benchmarks/nothing.py\n```", "benchmarks/nothing.py does not exist"),
     "an unknown option": ("```console\npython benchmarks/load_model.py --x\n```", "has no option --x"),
+    "a command that its environment does not run": (
+        "<!-- environment: py313-install -->\n```console\npip install . && scalekeeper list\n```",
+        "py313-install does not run 'pip install .'",
+    ),
+    "a command of another factor": (
+        '<!-- environment: py37-install -->\n```console\npip install ".[tensorflow]"\n```',
+        "py37-install does not run",
+    ),
+    "an environment of no section": (
+        "<!-- environment: py399-install -->\n```console\nscalekeeper list\n```",
+        "no section for the environment py399-install",
+    ),
     "output before a command": ("```console\nx\n$ scalekeeper list\n```", "begins with one, not with 'x'"),
     "an invalid document": ("```yaml\noptimizer: addam\n```", "did you mean 'adam'"),
     "one for another target": ("<!-- target: 2.0 -->\n```yaml\noptimizer: lion\n```", "lion"),

@@ -12,7 +12,7 @@ from sybil.parsers.markdown.lexers import DirectiveInHTMLCommentLexer, RawFenced
 
 from scalekeeper_test_support.repository import ROOT
 
-NOTES = ("file", "exit", "before", "target", "skip", "invisible-code-block")
+NOTES = ("file", "exit", "before", "target", "environment", "skip", "invisible-code-block")
 _COMMENTS = re.compile(r"(?:^[ \t]*<!--(?:(?!-->).)*-->[ \t]*\n)+\Z", re.DOTALL | re.MULTILINE)
 _NOTE = re.compile(r"<!---? *([\w-]+): *(.*?) *-->", re.DOTALL)
 

@@ -1,7 +1,8 @@
 """Console blocks: the commands of scalekeeper run; others are checked against the checkout.
 
 With ``$ `` before commands, the lines below each are compared with what it really prints; ``…`` stands for anything.
-Without it, each line is a command.
+Without it, each line is a command. ``<!-- environment: py313-install -->`` before a block says which environment of tox runs
+its commands; a page then checks that this environment has them.
 """
 
 import configparser
@@ -23,6 +24,10 @@ _LOGS = re.compile(r"^(?:[IWE]\d{4} \d\d:|WARNING: All log messages before absl)
 def run_block(block):
     """Run or check each command of a block; ``<!-- exit: 1 -->`` before it is the last one's exit code."""
     commands = commands_of(block.text)
+    if "environment" in block.notes:
+        for command, _ in commands:
+            check_environment(command, block.notes["environment"])
+        return
     for place, (command, expected) in enumerate(commands):
         is_last = place == len(commands) - 1
         run_command(command, expected, int(block.notes.get("exit", 0)) if is_last else 0)
@@ -158,6 +163,24 @@ def check_tox(words):
     for name in ",".join(names).split(",") if names else ():
         if name not in environments():
             raise BlockError(f"tox has no environment {name}")
+
+
+def check_environment(command, name):
+    """Check that an environment of tox.ini runs the parts of a command; it may give the last of them more options."""
+    for part in command.split(" && "):
+        if not any(line == part or line.startswith(part + " --") for line in commands_of_environment(name)):
+            raise BlockError(f"$ {command}\n{name} does not run {part!r}")
+
+
+def commands_of_environment(name):
+    """Return the commands of an environment of tox.ini, without what else Python needs to start them."""
+    ini = tox_ini()
+    found = [section for section in ini.sections() if name in spelled_out(section.partition(":")[2])]
+    if not found:
+        raise BlockError(f"tox.ini has no section for the environment {name}")
+    lines = ini[found[0]]["commands"].strip().split("\n")
+    factors = [re.fullmatch(r"(?:([\w-]+): )?(?:python -m )?(.*)", line.strip()).groups() for line in lines]
+    return [command for factor, command in factors if factor is None or factor in name.split("-")]
 
 
 def environments():
