@@ -1061,6 +1061,7 @@ def outcome(row, form, folder):
     return result, result.outcome in accepted
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("row", "form"), CASES, ids=[f"{row.name}-{form}" for row, form in CASES])
 def test_a_program_restores_to_the_bit_or_is_refused(row, form, tmp_path):
     """No value is swapped, left out or changed in silence."""

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalekeeper_test_support import tensorflow_versions
-from scalekeeper_test_support.fast_selection import CollectedTest, fast_selection
+from scalekeeper_test_support.fast_selection import FEWEST_VALUES, CollectedTest, fast_selection
 from scalekeeper_test_support.page_commands import env_list, tox_ini
 from scalekeeper_test_support.repository import ROOT, load_script
 from scalekeeper_test_support.tensorflow_versions import ENVIRONMENTS, FAST, FAST_NAMES, environment
@@ -111,6 +111,35 @@ def test_the_environments_of_a_generation_cover_every_value(tests):
     chosen = set.union(*(fast_selection(tests, name) for name in tests[0].shared_by))
     covered = {target for test in tests if test.node in chosen for target in test.targets}
     assert covered == {target for test in tests for target in test.targets}
+
+
+@given(st.sets(st.text("abcdef", min_size=1), min_size=1))
+def test_generations_divide_many_values(values):
+    """Each generation runs at least three values, or all there are, and the generations together run every one."""
+    covered = []
+    for names in FAST:
+        share = tensorflow_versions.share_of(names[0])
+        tests = [CollectedTest(f"t[{each}]", "t", {"0": each}, names, share=share) for each in values]
+        chosen = set.union(*(fast_selection(tests, name) for name in names))
+        covered.append({test.parameters["0"] for test in tests if test.node in chosen})
+        assert len(covered[-1]) >= min(FEWEST_VALUES, len(values))
+    assert set.union(*covered) == values
+
+
+def test_an_environment_outside_of_the_fast_run_runs_every_value():
+    """It shares its tests with no other one."""
+    share = tensorflow_versions.share_of("py38-tf24")
+    tests = [CollectedTest(f"t[{each}]", "t", {"0": str(each)}, ("py38-tf24",), share=share) for each in range(50)]
+    assert len(fast_selection(tests, "py38-tf24")) == 50
+
+
+def test_slow_cases_take_no_value_from_the_others():
+    """A case that another environment runs does not stand for the cases of this one."""
+    alone, other = FAST[1][0], FAST[3][0]
+    tests = [CollectedTest(f"t[{each}]", "t", {"0": each, "1": "x"}, (alone,)) for each in "ab"]
+    tests.append(CollectedTest("t[c]", "t", {"0": "c", "1": "x"}, (other,), "file.py"))
+    assert fast_selection(tests, alone) == {"t[a]", "t[b]"}
+    assert fast_selection(tests, other) == {"t[c]"}
 
 
 @given(functions())

@@ -12,7 +12,11 @@ COMPARED = "Adam"  # as in scenarios/loops.py
 SINGLE = [(2 * place + 1, place % REPLICAS) for place in range(3 * REPLICAS)]
 
 
-@pytest.fixture(scope="module", params=["MirroredStrategy", "MultiWorkerMirroredStrategy"])
+# processes take long to start: in the fast run one environment has them, and each generation replicas in one process
+WORKERS = pytest.param("MultiWorkerMirroredStrategy", marks=pytest.mark.slow("py311-tf215"))
+
+
+@pytest.fixture(scope="module", params=["MirroredStrategy", WORKERS])
 def processes(request):
     return strategy_scenarios.run_loops(request.param, REPLICAS, STEPS)
 

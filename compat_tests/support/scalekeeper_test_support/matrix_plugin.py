@@ -10,7 +10,12 @@ import os
 import time
 
 from scalekeeper_test_support import tensorflow_versions
-from scalekeeper_test_support.fast_selection import CollectedTest, fast_selection
+from scalekeeper_test_support.fast_selection import (
+    CollectedTest,
+    cases_by_function,
+    fast_selection,
+    values_of_generation,
+)
 
 COLLECTED = "scalekeeper_collected"
 
@@ -41,7 +46,9 @@ def described(item, environment):
     if item.get_closest_marker("each_environment"):
         return CollectedTest(item.nodeid, function, parameters, (environment,))
     if mark is None:
-        return CollectedTest(item.nodeid, function, parameters, tensorflow_versions.generation_of(environment))
+        shared_by = tensorflow_versions.generation_of(environment)
+        share = (0, 1) if item.get_closest_marker("whole") else tensorflow_versions.share_of(environment)
+        return CollectedTest(item.nodeid, function, parameters, shared_by, share=share)
     unit = item.nodeid if mark.kwargs.get("is_divided") else function.partition("::")[0]
     return CollectedTest(item.nodeid, function, parameters, mark.args or tensorflow_versions.FAST_NAMES, unit)
 
@@ -57,7 +64,11 @@ class FastSelection:
         chosen = fast_selection(tests, self.environment)
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in chosen])
         items[:] = [item for item in items if item.nodeid in chosen]
-        collected = {test.node: [test.function, sorted(test.targets), list(test.shared_by)] for test in tests}
+        collected = {}
+        for cases in cases_by_function(tests):
+            wanted = values_of_generation(cases)
+            for test in cases:
+                collected[test.node] = [test.function, sorted(test.targets & wanted), list(test.shared_by)]
         if hasattr(config, "workeroutput"):
             config.workeroutput[COLLECTED] = json.dumps(collected)
         else:

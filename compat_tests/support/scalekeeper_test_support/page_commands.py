@@ -1,8 +1,8 @@
 """Console blocks: the commands of scalekeeper run; others are checked against the checkout.
 
 With ``$ `` before commands, the lines below each are compared with what it really prints; ``…`` stands for anything.
-Without it, each line is a command. ``<!-- environment: py313-install -->`` before a block says which environment of tox runs
-its commands; a page then checks that this environment has them.
+Without it, each line is a command. ``<!-- environment: py313-install -->`` before a block names the environment of tox
+that runs its commands; the page then only checks that it does.
 """
 
 import configparser

@@ -222,3 +222,12 @@ def generation_of(name: str) -> Sequence[str]:
         if name in names:
             return names
     return (name,)
+
+
+def share_of(name: str) -> Tuple[int, int]:
+    """Return the number of an environment's generation, and how many there are; a lone environment has no others.
+
+    >>> share_of("py313-tf221-tfkeras"), share_of("py38-tf24")
+    ((2, 4), (0, 1))
+    """
+    return (FAST.index(generation_of(name)), len(FAST)) if name in FAST_NAMES else (0, 1)
