@@ -9,7 +9,8 @@ from typing import Any, Dict, List, Type, Union
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema
 
-from ._documents import DEFAULT_LOSS_SCALE, SKIPPED_STEPS
+from ._documents import SKIPPED_STEPS
+from ._merging import DEFAULT_LOSS_SCALE
 from ._monitor_options import Monitoring
 from ._optimizer_spec import OPTIMIZERS, SCHEDULES, argument_model, names, spellings
 from ._plugins import Plugin, loss_scales

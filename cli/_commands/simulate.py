@@ -11,7 +11,7 @@ import sys
 
 import click
 
-from .._options import allow_option, json_option, limit_option, positive, search_current_folder
+from .._options import document_options, json_option, limit_option, positive
 from .completion import complete_policies
 from .policies import Named, named_policy
 
@@ -54,7 +54,7 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each policy.")
 @json_option
 @limit_option
-@allow_option
+@document_options
 def simulate_command(
     policy: str,
     trace_file: Optional[str],
@@ -66,7 +66,8 @@ def simulate_command(
     as_csv: bool,
     as_json: bool,
     limit: Optional[float],
-    allow: Any,
+    overrides: Any,
+    access: Any,
 ) -> None:
     """Run policies over recorded or synthetic gradients, and show how many steps each would skip.
 
@@ -77,12 +78,11 @@ def simulate_command(
         raise click.UsageError("--trace, --overflow-above and --model exclude each other")
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
-    search_current_folder(allow)
     if plot is not None:
         from ...simulation._plot import require_matplotlib
 
         require_matplotlib()
-    policies = [named_policy(text, allow) for text in (policy, *compare)]
+    policies = [named_policy(policy, access, overrides), *(named_policy(text, access) for text in compare)]
     title, trace = _trace(trace_file, overflow_above, model, steps, limit)
     found = _simulated(policies, trace, limit)
     if as_csv:

@@ -27,8 +27,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from scalekeeper.cli import main as command
-from scalekeeper.registry import _documents, target
-from scalekeeper.registry._import_paths import AllowList
+from scalekeeper.registry import _document_files, _documents, target
 from scalekeeper.serialization import _file_resources
 from scalekeeper_test_support import hostile_documents, hostile_files, side_effects
 
@@ -53,7 +52,7 @@ class Documents(Tried):
     def __init__(self):
         self.seeds = hostile_documents.seeds()
         self._targets = [target(name) for name in ("2.0", "2.15", "tf_keras", "keras3")]
-        self._nothing = AllowList()
+        self._nothing = _documents.Access()
 
     def make(self, rng):
         name, data = hostile_documents.generated(rng, self.seeds)
@@ -81,7 +80,7 @@ class Documents(Tried):
             return run_command(self, made, folder, watcher)
         with watcher.watching() as seen:
             try:
-                source = _documents.source_of(name, data)
+                source = _document_files.source_of(name, data)
                 if way == "checked":
                     _documents.check_text(source, rng.choice(self._targets), self._nothing)
                 else:
