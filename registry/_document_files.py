@@ -47,7 +47,8 @@ def parsed(source: Source, as_json: bool, text: Optional[str] = None) -> Node:
     try:
         return read(source, as_json, text)
     except UnreadableError as problem:
-        span = Span(source, problem.offset, problem.offset + problem.length)
+        offset = min(problem.offset, len(source.text))  # what is parsed may be longer than the text
+        span = Span(source, offset, offset + problem.length)
         raise error_at(span, problem.message, "syntax") from None
 
 

@@ -203,7 +203,7 @@ def _define(definitions: Dict[str, Any], name: str, model: Type[BaseModel]) -> D
     exclusive = getattr(model, "exclusive", ())
     if exclusive:
         schema["allOf"] = [
-            {"not": {"required": list(pair), "properties": dict.fromkeys(pair, {"type": "number"})}}
+            {"not": {"required": list(pair), "properties": {key: {"type": "number"} for key in pair}}}
             for pair in exclusive
         ]
     definitions[name] = schema
