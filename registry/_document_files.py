@@ -49,7 +49,9 @@ def parsed(source: Source, as_json: bool, text: Optional[str] = None) -> Node:
     except UnreadableError as problem:
         offset = min(problem.offset, len(source.text))  # what is parsed may be longer than the text
         span = Span(source, offset, offset + problem.length)
-        raise error_at(span, problem.message, "syntax") from None
+        is_reference = "${" in (span.excerpt.splitlines() or [""])[0] and not as_json
+        hint = "; inside of {…} and […], a reference is in quotes: '${…}'" if is_reference else ""
+        raise error_at(span, problem.message + hint, "syntax") from None
 
 
 def finding(problem: Problem, span: Span) -> Finding:

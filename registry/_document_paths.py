@@ -5,7 +5,7 @@ from typing import Optional, Union
 import re
 
 from ._document_parser import MAX_DEPTH, Node
-from .errors import Path, unknown
+from .errors import Path, did_you_mean, shown
 
 _PATH = re.compile(r"[\w$-]+(?:\.[\w$-]+|\[[0-9]{1,9}\])*")
 _PART = re.compile(r"[\w$-]+|\[[0-9]+\]")
@@ -25,5 +25,8 @@ def no_such_part(node: Node, part: Union[str, int]) -> str:
         length = len(node.children)
         return f"there is no [{part}]: it is a list of {length}" + (f", [0] to [{length - 1}]" if length else "")
     if isinstance(node.children, dict):
-        return unknown("key", part, [key for key in node.children if isinstance(key, str)])
+        keys = [key for key in node.children if isinstance(key, str)]
+        near = did_you_mean(part, keys)
+        meant = f"; did you mean {shown(near)}? Set there: " if near is not None else "; set there: "
+        return f"the document does not set {shown(part)}{meant}{', '.join(keys) or 'nothing'}"
     return f"there is no {part!r}: it is a value, not a mapping or a list"

@@ -104,7 +104,7 @@ class _Resolver:
             self._spend(site, path, depth)
             if child is None:
                 reason = no_such_part(node, part)
-                raise self._error(site, path, f"${{{inner}}} refers to nothing that the document sets: {reason}")
+                raise self._error(site, path, f"${{{inner}}} refers to nothing: {reason}")
             node = child
         return node
 
