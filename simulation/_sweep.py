@@ -123,7 +123,7 @@ def checked_axes(axes: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any
             problems.append(Problem((name,), f"{shown(values)} is not a list of values", "axes"))
             continue
         count *= len(values)
-        given = list(values)[:MOST_COMBINATIONS]
+        given = list(itertools.islice(values, MOST_COMBINATIONS))
         repeated = [value for at, value in enumerate(given) if value in given[:at]]
         if repeated:
             problems.append(Problem((name,), f"{shown(repeated[0])} is there twice", "axes"))

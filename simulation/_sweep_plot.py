@@ -13,6 +13,7 @@ from ._sweep import Sweep, SweepPoint
 
 ENDINGS = (".png", ".svg")
 MOST_AXES = 2
+_MOST_TICKS = 20
 _MOST_NUMBERS = 144  # cells of a heat map that have their number in them
 
 Figures = Tuple[Tuple[str, Callable[[SweepPoint], Any], str], ...]
@@ -53,8 +54,10 @@ def _values(sweep: Sweep, of: Callable[[SweepPoint], Any]) -> Any:
     return array.reshape([len(values) for values in sweep.axes.values()])
 
 
-def _labels(values: Sequence[Any], text_of: Callable[[Any], str]) -> List[str]:
-    return [text_of(value).replace("$", r"\$") for value in values]
+def _ticks(values: Sequence[Any], text_of: Callable[[Any], str]) -> Tuple[List[int], List[str]]:
+    """Return the positions and labels of values, of many only some."""
+    positions = list(range(0, len(values), -(-len(values) // _MOST_TICKS)))
+    return positions, [text_of(values[at]).replace("$", r"\$") for at in positions]
 
 
 def _draw_heat_maps(figure: Any, sweep: Sweep, text_of: Callable[[Any], str]) -> None:
@@ -66,8 +69,8 @@ def _draw_heat_maps(figure: Any, sweep: Sweep, text_of: Callable[[Any], str]) ->
         axes.set_title(name, fontsize=9)
         axes.set_xlabel(across)
         axes.set_ylabel(down)
-        axes.set_xticks(range(len(columns)), _labels(columns, text_of))
-        axes.set_yticks(range(len(rows)), _labels(rows, text_of))
+        axes.set_xticks(*_ticks(columns, text_of))
+        axes.set_yticks(*_ticks(rows, text_of))
         if values.size <= _MOST_NUMBERS:
             for (row, column), value in np.ndenumerate(values):
                 red, green, blue, _ = image.cmap(image.norm(value)) if value == value else (1, 1, 1, 1)
@@ -85,4 +88,4 @@ def _draw_curves(figure: Any, sweep: Sweep, text_of: Callable[[Any], str]) -> No
         axes.grid(True, color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
     panels[-1].set_xlabel(across)
-    panels[-1].set_xticks(range(len(values)), _labels(values, text_of))
+    panels[-1].set_xticks(*_ticks(values, text_of))
