@@ -34,7 +34,9 @@ def test_a_table_with_the_best():
         ["500", "0.25", "1"],
     ]
     assert lines[6].startswith("best by steps lost: increment_period=500, backoff_factor=0.25 (1 lost at a mean")
-    assert lines[7].startswith("best by mean scale: increment_period=100, backoff_factor=0.5 (10 lost at a mean scale of 2^14.01)")
+    assert lines[7].startswith(
+        "best by mean scale: increment_period=100, backoff_factor=0.5 (10 lost at a mean scale of 2^14.01)"
+    )
     assert run("dynamic", *GRID, *GRADIENTS) == (code, output)
 
 
