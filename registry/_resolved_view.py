@@ -40,6 +40,9 @@ class Origin(NamedTuple):
     replaced: Tuple[str, ...] = ()
 
 
+_UNSET = Origin(DEFAULT, "default")
+
+
 class Entry(NamedTuple):
     """An effective argument: its path in a document, its value, and where that comes from."""
 
@@ -60,26 +63,29 @@ def entries(document: Document, root: Node, access: Access) -> List[Entry]:
     """Return the effective arguments of a valid document, from its resolved nodes."""
     optimizer = as_mapping(root.along(("optimizer",))[-1], ("optimizer",))
     assert optimizer is not None
-    found = list(_arguments(OPTIMIZERS, document.optimizer, optimizer, ("optimizer",), document.target))
+    default = Origin(DEFAULT, f"default of {document.target}")
+    found = list(_arguments(OPTIMIZERS, document.optimizer, optimizer, ("optimizer",), document.target, default))
     found += _parameters(root.child("loss_scale"), access)
     options = {"skipped_steps": document.skipped_steps, **document.monitoring.model_dump()}
-    found += [Entry((name,), value, _origin(root.child(name), "")) for name, value in options.items()]
+    found += [Entry((name,), value, _origin(root.child(name), _UNSET)) for name, value in options.items()]
     return found
 
 
-def _arguments(kind: str, spec: OptimizerSpec, node: Node, path: Path, target: Target) -> Iterator[Entry]:
+def _arguments(
+    kind: str, spec: OptimizerSpec, node: Node, path: Path, target: Target, default: Origin
+) -> Iterator[Entry]:
     """Yield the arguments of an optimizer or a schedule: the name, the learning rate, and the others by name."""
     name_key = "name" if kind == OPTIMIZERS else "schedule"
-    yield Entry((*path, name_key), spec.name, _origin(node.child(name_key), str(target)))
+    yield Entry((*path, name_key), spec.name, _origin(node.child(name_key), default))
     fields = argument_model(kind, spec.name, target).model_fields
     for name in sorted(fields, key=lambda each: (each != "learning_rate", each)):
         child, here = node.child(name), (*path, name)
         value = spec.arguments[name] if child is not None else fields[name].get_default(call_default_factory=True)
         if isinstance(value, OptimizerSpec):
             assert child is not None
-            yield from _arguments(SCHEDULES, value, child, here, target)
+            yield from _arguments(SCHEDULES, value, child, here, target, default)
         else:
-            yield Entry(here, value, _origin(child, str(target)))
+            yield Entry(here, value, _origin(child, default))
 
 
 def _parameters(given: Optional[Node], access: Access) -> Iterator[Entry]:
@@ -90,24 +96,20 @@ def _parameters(given: Optional[Node], access: Access) -> Iterator[Entry]:
     plugin = loss_scales.plugin(values.pop("name"), access.imports.patterns)
     # a path stays as it is: the class may be registered under another name where the document is read
     name = str(node.along(("name",))[-1].value)
-    yield Entry(("loss_scale", "name"), name if ":" in name else plugin.name, _origin(given and node.child("name"), ""))
-    owner = loss_scales.plugin_of(plugin.cls).name
+    origin = _origin(given and node.child("name"), _UNSET)
+    yield Entry(("loss_scale", "name"), name if ":" in name else plugin.name, origin)
+    default = Origin(DEFAULT, f"default of {loss_scales.plugin_of(plugin.cls).name}")
+    preset = Origin(PRESET, f"preset {plugin.name}")
     for parameter, value in dict(checked(plugin.parameters, values, plugin.name)).items():
-        child = node.child(parameter)
-        if child is None and parameter in (plugin.preset or {}):
-            origin = Origin(PRESET, f"preset {plugin.name}")
-        else:
-            origin = _origin(child, owner)
+        origin = _origin(node.child(parameter), preset if parameter in (plugin.preset or {}) else default)
         yield Entry(("loss_scale", parameter), _plain(value), origin)
 
 
-def _origin(node: Optional[Node], owner: str) -> Origin:
-    """Return where the value of a node comes from; without a node, it is the default of the owner."""
-    if node is None:
-        return Origin(DEFAULT, f"default of {owner}" if owner else "default")
-    source = node.span.source
-    if source is None:
-        return Origin(DEFAULT, "default")
+def _origin(node: Optional[Node], default: Origin) -> Origin:
+    """Return where the value of a node comes from; without a node, it is the default."""
+    source = node.span.source if node is not None else None
+    if node is None or source is None:
+        return default
     line, column = source.position(node.span.start)
     replaced = tuple(_short(each) for each in _replaced(node) if each.span.source is not None)
     text = _short(node)
