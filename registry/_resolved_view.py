@@ -117,6 +117,9 @@ def _origin(node: Optional[Node], default: Origin) -> Origin:
         text += f" (${{env:{node.variable}}})"
     elif node.origin is not None and node.origin.span.source is not None:
         text += f" (from {_short(node.origin)})"
+    if isinstance(node.children, list):  # overrides of elements
+        others = (_short(child) for child in node.children if child.span.source not in (None, source))
+        text += "".join(f" and {other}" for other in dict.fromkeys(others))
     if source.is_override:
         return Origin(OVERRIDE, text, None, column, replaced)
     return Origin(FILE, text, line, column, replaced)

@@ -87,6 +87,14 @@ def test_every_argument_has_its_origin():
     assert found["skipped_steps",].origin.kind == "default"
 
 
+def test_a_list_names_the_overrides_of_its_elements():
+    """The line of the list, and what has replaced elements of it."""
+    text = "optimizer: adam\nloss_scale: {name: scheduled, values: [1, 2], boundaries: [5]}\n"
+    found = {each.path: each for each in view_of(text, overrides=["loss_scale.values[1]=4"])}
+    assert found["loss_scale", "values"].value == [1.0, 4.0]
+    assert found["loss_scale", "values"].origin.text == "train.yaml:2 and override loss_scale.values[1]=4"
+
+
 def test_every_argument_of_every_optimizer_is_there():
     """A name alone shows all arguments that the target's constructor has."""
     for each in known_targets():
