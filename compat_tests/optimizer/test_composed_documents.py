@@ -32,6 +32,16 @@ def configuration(optimizer):
     return type(inner), plain(inner.get_config()), type(policy), policy._parameters(), plain(optimizer.get_config())
 
 
+def built(document, **options):
+    """The configuration of what build makes; or why TensorFlow refuses it, as Nadam refuses schedules up to 2.10."""
+    try:
+        return configuration(scalekeeper.build(document, **options))
+    except scalekeeper.ScalekeeperError:
+        raise
+    except ValueError as error:
+        return str(error)
+
+
 def stated(path, made, folder):
     """The file that show --yaml would print."""
     access, aim = access_of(allow_env=made.environment), target()
@@ -46,17 +56,20 @@ def stated(path, made, folder):
 
 def test_building_what_show_prints(tmp_path):
     """Random documents of the installed TensorFlow: from pieces, as one, and with every argument stated."""
+    refused = 0
     for number in range(COUNT):
         rng = random.Random(number)
         made = composed(rng, target())
         folder = tmp_path / str(number)
         path = made.write(folder)
         with unittest.mock.patch.dict(os.environ, made.environment):
-            pieces = scalekeeper.build(path, overrides=made.overrides, allow_env=list(made.environment))
-            printed = scalekeeper.build(stated(path, made, folder))
-        whole = scalekeeper.build(made.expected)
-        assert configuration(pieces) == configuration(whole), made
-        assert configuration(printed) == configuration(whole), made
+            pieces = built(path, overrides=made.overrides, allow_env=list(made.environment))
+            printed = built(stated(path, made, folder))
+        whole = built(made.expected)
+        refused += isinstance(whole, str)
+        assert pieces == whole, made
+        assert printed == whole, made
+    assert refused <= COUNT * 0.1
 
 
 def test_every_optimizer_with_all_its_defaults(tmp_path):
