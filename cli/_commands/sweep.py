@@ -122,8 +122,8 @@ def _print_table(title: str, sweep: Any) -> None:
     bests = (sweep.best_by_steps_lost, sweep.best_by_mean_scale)
     for point in sweep.points:
         values = [value_text(value) for value in point.values.values()]
-        figures = cells("", types.SimpleNamespace(**point.summary))[1:]
-        table.add_row(*map(Text, [*values, *figures]), style="bold green" if point in bests else None)
+        figures: Any = types.SimpleNamespace(**point.summary)
+        table.add_row(*map(Text, [*values, *cells("", figures)[1:]]), style="bold green" if point in bests else None)
     console = Console(width=None if on_terminal else _WIDE, highlight=False)
     console.print(Text(title, style="bold cyan"))
     console.print(table)
