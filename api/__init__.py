@@ -84,11 +84,13 @@ if TYPE_CHECKING:
     from .serialization import save_state as save_state
     from .simulation import Recommendation as Recommendation
     from .simulation import Simulation as Simulation
+    from .simulation import Sweep as Sweep
     from .simulation import Trace as Trace
     from .simulation import TraceWriter as TraceWriter
     from .simulation import read_trace as read_trace
     from .simulation import recommend as recommend
     from .simulation import simulate as simulate
+    from .simulation import sweep as sweep
     from .simulation import write_trace as write_trace
 
 _ROOMS = {
@@ -173,11 +175,13 @@ _ROOMS = {
     "simulation": (
         "Recommendation",
         "Simulation",
+        "Sweep",
         "Trace",
         "TraceWriter",
         "read_trace",
         "recommend",
         "simulate",
+        "sweep",
         "write_trace",
     ),
 }

@@ -1,9 +1,9 @@
-"""Time the start: ``import scalekeeper``, ``scalekeeper validate`` of a 50-line file, ``scalekeeper inspect``.
+"""Time the start: ``import scalekeeper``, ``validate`` and ``show`` of a 50-line file, ``inspect``.
 
     python -m tox -e benchmarks
 
 Whole processes, interleaved, medians, as ratios in one run: importing against ``import pydantic, yaml``, the commands
-against ``import tensorflow``. The files to inspect are golden ones.
+against ``import tensorflow``, and ``show`` against ``validate``. The files to inspect are golden ones.
 """
 
 from typing import Dict, List
@@ -18,7 +18,7 @@ import time
 from scalekeeper_test_support.golden import archives, matrix
 
 ROUNDS = 15
-LIMITS = {"import": 1.3, "validate": 0.15, "inspect": 0.15}
+LIMITS = {"import": 1.3, "validate": 0.15, "show": 1.2, "inspect": 0.15}
 INSPECTED = ("model.h5", "model.keras", "config.json", "state.npz")
 
 
@@ -69,6 +69,7 @@ def main() -> int:
             "import scalekeeper": [sys.executable, "-c", "import scalekeeper"],
             "import pydantic, yaml": [sys.executable, "-c", "import pydantic, yaml"],
             "scalekeeper validate": [command_line, "validate", path],
+            "scalekeeper show": [command_line, "show", path],
             "import tensorflow": [sys.executable, "-c", "import tensorflow"],
         }
         for name in INSPECTED:
@@ -83,10 +84,12 @@ def main() -> int:
     ratios = {
         "import": median["import scalekeeper"] / median["import pydantic, yaml"],
         "validate": median["scalekeeper validate"] / median["import tensorflow"],
+        "show": median["scalekeeper show"] / median["scalekeeper validate"],
         "inspect": max(median[name] for name in INSPECTED) / median["import tensorflow"],
     }
     print(f"import scalekeeper / import pydantic, yaml: {ratios['import']:.2f} (limit {LIMITS['import']})")
     print(f"scalekeeper validate / import tensorflow:   {ratios['validate']:.3f} (limit {LIMITS['validate']})")
+    print(f"scalekeeper show / validate:                {ratios['show']:.2f} (limit {LIMITS['show']})")
     each = ", ".join(f"{name} {median[name] / median['import tensorflow']:.3f}" for name in INSPECTED)
     print(f"scalekeeper inspect / import tensorflow:    {ratios['inspect']:.3f} (limit {LIMITS['inspect']}): {each}")
     return 0 if all(ratios[name] <= LIMITS[name] for name in LIMITS) else 1

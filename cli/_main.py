@@ -18,6 +18,7 @@ from ._commands.inspect import inspect_command
 from ._commands.list import list_command
 from ._commands.recommend import recommend_command
 from ._commands.schema import schema_command
+from ._commands.show import show_command
 from ._commands.simulate import simulate_command
 from ._commands.validate import validate_command
 from ._commands.verify import verify_command
@@ -52,6 +53,7 @@ main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(recommend_command)
 main.add_command(schema_command)
+main.add_command(show_command)
 main.add_command(simulate_command)
 main.add_command(validate_command)
 main.add_command(verify_command)

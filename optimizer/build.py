@@ -11,7 +11,14 @@ if TYPE_CHECKING:
 __all__ = ["build"]
 
 
-def build(document: "Union[str, os.PathLike[str], Mapping[str, Any]]", *, allow: Iterable[str] = ()) -> Any:
+def build(
+    document: "Union[str, os.PathLike[str], Mapping[str, Any]]",
+    *,
+    allow: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    allow_include: "Iterable[Union[str, os.PathLike[str]]]" = (),
+    allow_env: Iterable[str] = (),
+) -> Any:
     """Create the :class:`LossScaleOptimizer` that a document describes, with the installed TensorFlow.
 
     The document is checked before TensorFlow is imported.
@@ -19,17 +26,24 @@ def build(document: "Union[str, os.PathLike[str], Mapping[str, Any]]", *, allow:
     Args:
         document: A YAML or JSON file, or a mapping.
         allow: Import paths of policies that the document may name.
+        overrides: Changes, in order: ``loss_scale.increment_period=100`` sets a value, ``~loss_scale.maximum`` deletes
+            one.
+        allow_include: Folders from which the document may include files, besides its own.
+        allow_env: Environment variables that the document may refer to.
 
     Returns:
         The optimizer.
 
     Raises:
-        DocumentError: If the document is not valid.
+        DocumentError: If the document or an override is not valid.
 
     Example:
         optimizer = scalekeeper.build({"optimizer": "adam", "loss_scale": "dynamic"})
+        optimizer = scalekeeper.build("train.yaml", overrides=["optimizer.learning_rate=1e-4"])
     """
-    checked = load_document(document, allow=allow)
+    checked = load_document(
+        document, allow=allow, overrides=overrides, allow_include=allow_include, allow_env=allow_env
+    )
     from . import LossScaleOptimizer
 
     inner = _keras_object(checked.optimizer)

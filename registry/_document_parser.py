@@ -11,7 +11,7 @@ import re
 
 import yaml
 
-from ._source_text import Source
+from ._source_text import Source, Span
 from .errors import Path, shown
 
 MAX_BYTES = 1024 * 1024
@@ -43,40 +43,78 @@ class UnreadableError(Exception):
 
 
 class Node:
-    """A value and its offsets. ``size`` counts the nodes below it, aliases each time they are used."""
+    """A value and its place in a text.
 
-    __slots__ = ("children", "end", "keys", "size", "start", "value")
+    Nodes of aliases are shared, so a node is never changed once it is built.
 
-    def __init__(self, start: int, end: int, value: Any = None, children: Any = None) -> None:
-        self.start, self.end, self.value = start, end, value
+    Attributes:
+        span: The place of the value.
+        value: The value, if it is neither a mapping nor a list.
+        children: The nodes of a mapping or a list.
+        keys: The places of the keys of a mapping.
+        size: The number of nodes from here on, with aliases each time they are used.
+        replaced: The node that this one has replaced, if an including file or an override sets the value again.
+        origin: For the value of a reference, the node that it refers to.
+        variable: The environment variable that the value comes from.
+    """
+
+    __slots__ = ("children", "keys", "origin", "replaced", "size", "span", "value", "variable")
+
+    def __init__(self, span: Span, value: Any = None, children: Any = None) -> None:
+        self.span, self.value = span, value
         self.children: Union[Dict[str, Node], List[Node], None] = children
-        self.keys: Dict[str, Tuple[int, int]] = {}
+        self.keys: Dict[str, Span] = {}
         self.size = 1
+        self.replaced: Optional[Node] = None
+        self.origin: Optional[Node] = None
+        self.variable: Optional[str] = None
+
+    def copy(self) -> "Node":
+        """Return a copy that shares the nodes below."""
+        copy = Node(self.span, self.value, self.children)
+        copy.keys, copy.size = self.keys, self.size
+        copy.replaced, copy.origin, copy.variable = self.replaced, self.origin, self.variable
+        return copy
+
+    def with_children(self, children: Any, keys: "Optional[Dict[str, Span]]" = None) -> "Node":
+        """Return a copy with other children, and other places of the keys."""
+        copy = self.copy()
+        copy.value, copy.children, copy.keys = None, children, self.keys if keys is None else keys
+        copy.size = 1 + sum(child.size for child in (children.values() if isinstance(children, dict) else children))
+        return copy
 
     def plain(self) -> Any:
-        """Return the value without offsets."""
+        """Return the value without places."""
         if isinstance(self.children, dict):
             return {key: child.plain() for key, child in self.children.items()}
         if isinstance(self.children, list):
             return [child.plain() for child in self.children]
         return self.value
 
-    def find(self, path: Path, at_key: bool) -> Tuple[int, int]:
-        """Return offset and length of the node at a path, or of its closest parent that exists."""
-        node, span = self, (self.start, self.end - self.start)
-        for depth, part in enumerate(path):
-            children: Any = node.children
-            is_there = (
-                part in children if isinstance(children, dict) else isinstance(part, int) and isinstance(children, list)
-            )
-            if not is_there:
+    def child(self, part: Union[str, int]) -> "Optional[Node]":
+        """Return the node of a key or an index, or None."""
+        if isinstance(self.children, dict):
+            return self.children.get(part)  # type: ignore[arg-type]
+        if isinstance(self.children, list) and isinstance(part, int) and part < len(self.children):
+            return self.children[part]
+        return None
+
+    def along(self, path: Path) -> "List[Node]":
+        """Return the nodes on a path, from this one to that at the path, or to its closest parent that exists."""
+        found = [self]
+        for part in path:
+            child = found[-1].child(part)
+            if child is None:
                 break
-            if at_key and depth == len(path) - 1 and isinstance(part, str):
-                start, end = node.keys[part]
-                return start, end - start
-            node = children[part]
-            span = (node.start, node.end - node.start)
-        return span
+            found.append(child)
+        return found
+
+    def find(self, path: Path, at_key: bool) -> Span:
+        """Return the place of the node at a path, or of its closest parent that exists."""
+        found = self.along(path)
+        if at_key and len(found) == len(path) + 1 and isinstance(path[-1], str):
+            return found[-2].keys[path[-1]]
+        return found[-1].span
 
 
 class Event(NamedTuple):
@@ -89,9 +127,21 @@ class Event(NamedTuple):
     anchor: Optional[str] = None
 
 
-def read(source: Source, is_json: bool) -> Node:
-    """Return the value of a text, or raise an :class:`UnreadableError`."""
-    return _build(_json_events(source.text) if is_json else _yaml_events(source.text), source)
+def read(source: Source, is_json: bool, text: Optional[str] = None) -> Node:
+    """Return the value of a text, or raise an :class:`UnreadableError`.
+
+    Args:
+        source: The text that the places of the value are in.
+        is_json: Whether it is JSON.
+        text: What to parse instead of the text of the source: the same with other characters at some places.
+    """
+    text = source.text if text is None else text
+    return _build(_json_events(text) if is_json else _yaml_events(text), source)
+
+
+def scalar(text: str) -> Any:
+    """Return the value of a plain YAML scalar, or raise an :class:`UnreadableError`."""
+    return _yaml_scalar(text, 0)
 
 
 def _build(events: Iterator[Event], source: Source) -> Node:
@@ -102,10 +152,12 @@ def _build(events: Iterator[Event], source: Source) -> Node:
     for event in events:
         if event.kind == "close":
             node, anchor, _ = open_nodes.pop()
-            node.end = event.end
+            node.span = node.span._replace(end=event.end)
         else:
             anchor = event.anchor
-            node = _aliased(anchors, event) if event.kind == "alias" else Node(event.start, event.end, event.value)
+            is_alias = event.kind == "alias"
+            span = Span(source, event.start, event.end)
+            node = _aliased(anchors, event) if is_alias else Node(span, event.value)
             if event.kind == "open":
                 if len(open_nodes) >= MAX_DEPTH:
                     raise UnreadableError(f"nested deeper than {MAX_DEPTH} levels", event.start)
@@ -130,11 +182,11 @@ def _build(events: Iterator[Event], source: Source) -> Node:
         else:
             assert parent.children is not None
             if key.value in parent.children:
-                first = source.position(parent.keys[key.value][0])
+                first = source.position(parent.keys[key.value].start)
                 message = f"the key {shown(key.value)} is there twice, first at line {first.line}"
                 raise UnreadableError(message, key.start, key.end - key.start)
             parent.children[key.value] = node
-            parent.keys[key.value] = (key.start, key.end)
+            parent.keys[key.value] = Span(source, key.start, key.end)
             open_nodes[-1] = (parent, parent_anchor, None)
         parent.size += node.size
         if parent.size > MAX_NODES:
@@ -156,7 +208,7 @@ def _aliased(anchors: Dict[str, Optional[Node]], event: Event) -> Node:
 def _require_text_key(node: Node, event: Event) -> None:
     if event.kind != "scalar" or not isinstance(node.value, str):
         what = "a list or mapping" if node.children is not None else shown(node.value)
-        raise UnreadableError(f"a key must be text, not {what}", node.start, node.end - node.start)
+        raise UnreadableError(f"a key must be text, not {what}", node.span.start, node.span.end - node.span.start)
 
 
 def _yaml_events(text: str) -> Iterator[Event]:

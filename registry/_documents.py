@@ -1,23 +1,62 @@
-"""Documents: optimizers in YAML or JSON files."""
+"""Documents: optimizers in YAML or JSON files.
 
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+A document is read, the files that it includes are merged into it, overrides change it, references get their values, and
+the result is checked. Every step takes and returns nodes that know their places, so that an error of any step points
+into the right text.
+"""
+
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import os
 
-from ._document_parser import MAX_BYTES, Node, UnreadableError, read
+from ._document_files import finding, is_json, parsed, source_at
+from ._document_parser import MAX_NODES, Node
 from ._import_paths import AllowList
+from ._includes import with_includes
+from ._merging import DEFAULT_LOSS_SCALE, node_of
 from ._monitor_options import NAMES as MONITORING
 from ._monitor_options import Monitoring, monitoring_of
 from ._optimizer_spec import OptimizerSpec, check_optimizer
+from ._overrides import INCLUDE, Override, parsed_overrides, with_override
 from ._plugins import loss_scales
+from ._references import SCHEMA, allowed_variables, with_references
 from ._source_text import Position, Source
 from ._targets import Target
 from ._targets import target as target_named
-from .errors import DocumentError, Finding, InvalidSpecError, Problem, ScalekeeperError, shown, unknown
+from .errors import (
+    ArgumentTypeError,
+    DocumentError,
+    Finding,
+    InvalidSpecError,
+    Problem,
+    ScalekeeperError,
+    dotted,
+    shown,
+    unknown,
+)
 
-KEYS = ("$schema", "loss_scale", "optimizer", "skipped_steps", *MONITORING)
-DEFAULT_LOSS_SCALE = "dynamic"
+KEYS = (SCHEMA, INCLUDE, "loss_scale", "optimizer", "skipped_steps", *MONITORING)
 SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
+
+
+class Access(NamedTuple):
+    """What a document may use besides its own text: import paths, folders of other files, environment variables."""
+
+    imports: AllowList = AllowList()
+    folders: Tuple[str, ...] = ()
+    variables: AbstractSet[str] = frozenset()
+
+
+def access_of(
+    allow: Iterable[str] = (),
+    allow_include: "Union[str, os.PathLike[str], Iterable[Union[str, os.PathLike[str]]]]" = (),
+    allow_env: Iterable[str] = (),
+) -> Access:
+    """Return what a caller allows, or raise an error if that is not valid."""
+    given = [allow_include] if isinstance(allow_include, (str, os.PathLike)) else list(allow_include)
+    if not all(isinstance(folder, (str, os.PathLike)) for folder in given):
+        raise ArgumentTypeError(f"allow_include is a list of folders, not {shown(allow_include)}")
+    return Access(AllowList(allow), tuple(os.fspath(folder) for folder in given), allowed_variables(allow_env))
 
 
 class Document(NamedTuple):
@@ -35,6 +74,9 @@ def load_document(
     *,
     target: Optional[str] = None,
     allow: Iterable[str] = (),
+    overrides: Iterable[str] = (),
+    allow_include: "Iterable[Union[str, os.PathLike[str]]]" = (),
+    allow_env: Iterable[str] = (),
 ) -> Document:
     """Read and check a YAML or JSON file, or a mapping, without TensorFlow. Nothing in it is executed.
 
@@ -42,69 +84,115 @@ def load_document(
         document: The path of a file, or its content as a mapping.
         target: The TensorFlow that runs it, as for :func:`scalekeeper.registry.target`. Default: the installed one.
         allow: Import paths that the document may use: ``package.module:Class``, or ``package.*``.
+        overrides: Changes, in order: ``loss_scale.increment_period=100`` sets a value, ``~loss_scale.maximum`` deletes
+            one.
+        allow_include: Folders from which the document may include files, besides its own.
+        allow_env: Environment variables that the document may refer to.
 
     Returns:
         The valid document.
 
     Raises:
-        DocumentError: The file can't be read or is not valid.
+        DocumentError: The file or an override can't be read or is not valid.
         InvalidSpecError: The mapping is not valid.
         UnknownTargetError: The target is not known.
-        ArgumentError: An entry of ``allow`` is not an import path.
+        ArgumentError: An entry of ``allow`` is not an import path, or one of ``allow_env`` not a name.
 
     >>> import scalekeeper
-    >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3")
+    >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
     >>> document.optimizer.name, document.loss_scale.params.increment_period
-    ('adam', 500)
+    ('sgd', 500)
     >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
     FixedLossScale(128.0)
     """
-    chosen, allowed = target_named(target), AllowList(allow)
+    chosen, access = target_named(target), access_of(allow, allow_include, allow_env)
+    changes = parsed_overrides(overrides)
     if isinstance(document, Mapping):
-        return check_document(document, chosen, allowed)
-    return check_text(source_at(os.fspath(document)), chosen, allowed)
+        return _check_mapping(document, chosen, access, changes)
+    return check_text(source_at(os.fspath(document)), chosen, access, changes)
 
 
-def check_text(source: Source, target: Target, allow: AllowList) -> Document:
+def check_text(source: Source, target: Target, access: Access, overrides: Sequence[Override] = ()) -> Document:
     """Read and check the text of a document."""
+    return check_nodes(resolved(source, access, overrides), target, access, source.name)
+
+
+def resolved(source: Source, access: Access, overrides: Sequence[Override] = ()) -> Node:
+    """Return the nodes of a document with its included files, overrides and references."""
     try:
-        root = read(source, _is_json(source))
-    except UnreadableError as problem:
-        raise _not_read(source, problem) from None
+        return _resolved(parsed(source, is_json(source)), access, overrides)
+    except DocumentError as error:
+        raise DocumentError(source.name, error.findings) from None
+
+
+def _resolved(root: Node, access: Access, overrides: Sequence[Override]) -> Node:
+    root = with_includes(root, access.folders)
+    for override in overrides:
+        root = with_override(root, override)
+    root = with_references(root, access.variables)
+    if root.size > MAX_NODES:
+        message = f"more than {MAX_NODES} values, with included files, overrides and references"
+        raise DocumentError(root.span.name, [finding(Problem((), message, "size"), root.span)])
+    return root
+
+
+def check_nodes(root: Node, target: Target, access: Access, name: str) -> Document:
+    """Check a resolved document; problems point to their places."""
     try:
-        return check_document(root.plain(), target, allow)
+        return check_document(root.plain(), target, access.imports)
     except InvalidSpecError as error:
-        raise DocumentError(source.name, _findings(error.problems, source, root)) from None
+        raise DocumentError(name, _findings(error.problems, root, name)) from None
 
 
-def check_loss_scale(source: Source, allow: AllowList, *, is_json: Optional[bool] = None) -> Tuple[Any, Any]:
+def _check_mapping(
+    document: Mapping[str, Any], target: Target, access: Access, overrides: Sequence[Override]
+) -> Document:
+    """Check a document that a program gives. An error is a DocumentError only if it points into a text."""
+    try:
+        return check_nodes(_resolved(node_of(document), access, overrides), target, access, "<mapping>")
+    except DocumentError as error:
+        if any(found.place is not None for found in error.findings):
+            raise DocumentError("<mapping>", error.findings) from None
+        raise InvalidSpecError([found.problem for found in error.findings]) from None
+
+
+def check_loss_scale(
+    source: Source, access: Access, overrides: Sequence[Override] = (), *, as_json: Optional[bool] = None
+) -> Tuple[Any, Any]:
     """Return the loss scale of a document as a spec and as an object, and ignore the rest of the document.
 
     The text may also be the spec of a loss scale alone: a mapping with a name.
     """
     try:
-        root = read(source, _is_json(source) if is_json is None else is_json)
-    except UnreadableError as problem:
-        raise _not_read(source, problem) from None
-    data, path = root.plain(), []
-    if isinstance(data, Mapping) and ("optimizer" in data or "loss_scale" in data):
-        data, path = data.get("loss_scale", DEFAULT_LOSS_SCALE), ["loss_scale"]
+        root = parsed(source, is_json(source) if as_json is None else as_json)
+        is_document = isinstance(root.children, dict) and not {"optimizer", "loss_scale", INCLUDE}.isdisjoint(
+            root.children
+        )
+        if not is_document:
+            root = root.with_children({"loss_scale": root}, {"loss_scale": root.span})
+        root = _resolved(root, access, overrides)
+        return _loss_scale_of(root, access, ("loss_scale",) if is_document else ())
+    except DocumentError as error:
+        raise DocumentError(source.name, error.findings) from None
+
+
+def changed_loss_scale(spec: Any, access: Access, overrides: Sequence[Override]) -> Tuple[Any, Any]:
+    """Return a spec of a loss scale with overrides, and its object."""
+    root = _resolved(node_of({"loss_scale": spec}), access, overrides)
+    return _loss_scale_of(root, access, ("loss_scale",))
+
+
+def _loss_scale_of(root: Node, access: Access, shown_path: Tuple[str, ...]) -> Tuple[Any, Any]:
+    """Return the loss scale of a resolved document; ``shown_path`` is where messages say that it is."""
+    spec = root.plain().get("loss_scale", DEFAULT_LOSS_SCALE)
     try:
-        return data, loss_scales.resolve(data, allow=allow.patterns)
+        return spec, loss_scales.resolve(spec, allow=access.imports.patterns)
     except InvalidSpecError as error:
-        problems = [problem.under(*path) for problem in error.problems]
-        raise DocumentError(source.name, _findings(problems, source, root)) from None
-
-
-def _not_read(source: Source, problem: UnreadableError) -> DocumentError:
-    position, excerpt = source.position(problem.offset), source.excerpt(problem.offset, problem.length)
-    return DocumentError(source.name, [Finding(Problem((), problem.message, "syntax"), position, excerpt)])
-
-
-def _is_json(source: Source) -> bool:
-    """Return whether the extension of the name, or else the first character, is that of JSON."""
-    name = source.name.lower()
-    return name.endswith(".json") or (not name.endswith((".yaml", ".yml")) and source.text.lstrip()[:1] == "{")
+        findings = []
+        for found in _findings([problem.under("loss_scale") for problem in error.problems], root, ""):
+            problem = found.problem._replace(path=shown_path + found.problem.path[1:])
+            findings.append(found._replace(problem=problem))
+        raise DocumentError(root.span.name, findings) from None
 
 
 def check_document(data: Any, target: Target, allow: AllowList) -> Document:
@@ -115,8 +203,8 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     problems: List[Problem] = [
         Problem((key,), unknown("key", key, KEYS), "extra_forbidden", True) for key in data if key not in KEYS
     ]
-    if not isinstance(data.get("$schema", ""), str):
-        problems.append(Problem(("$schema",), "{} must be a string".format(shown(data["$schema"])), "type"))
+    if not isinstance(data.get(SCHEMA, ""), str):
+        problems.append(Problem((SCHEMA,), f"{shown(data[SCHEMA])} must be a string", "type"))
     skipped_steps = data.get("skipped_steps", SKIPPED_STEPS[0])
     if skipped_steps not in SKIPPED_STEPS:
         message = f"{shown(skipped_steps)} is not possible; valid: {', '.join(SKIPPED_STEPS)}"
@@ -143,37 +231,54 @@ def _check_part(key: str, check: Any, parts: Dict[str, Any], problems: List[Prob
         problems.append(Problem((key, "name"), str(error), "plugin"))
 
 
-def source_at(path: str) -> Source:
-    """Read the text of a file."""
-    try:
-        with open(path, "rb") as stream:
-            data = stream.read(MAX_BYTES + 1)
-    except OSError as error:
-        raise _unreadable(path, f"can't be read: {error.strerror or error}") from None
-    except ValueError as error:  # a NUL in the name
-        raise _unreadable(path, f"can't be read: {error}") from None
-    return source_of(path, data)
+def _findings(problems: Iterable[Problem], root: Node, name: str) -> List[Finding]:
+    """Return problems with their places, those of the document itself first, from top to bottom."""
+    found = [finding(_explained(problem, root), root.find(problem.path, problem.at_key)) for problem in problems]
+    return sorted(found, key=lambda each: (each.source not in ("", name), each.source, each.place or Position(0, 0)))
 
 
-def source_of(name: str, data: bytes) -> Source:
-    """Return the content of a file as text, or raise an error if it is not text or too long."""
-    if len(data) > MAX_BYTES:
-        raise _unreadable(name, f"is larger than a document may be ({MAX_BYTES // 1024} KiB)")
-    try:
-        return Source(name, data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        source = Source(name, data[: error.start].decode("utf-8-sig", "replace"))
-        problem = Problem((), f"not UTF-8 text: byte 0x{data[error.start]:02x}", "encoding")
-        raise DocumentError(name, [Finding(problem, source.position(len(source.text)), "")]) from None
+def _explained(problem: Problem, root: Node) -> Problem:
+    """Add what a value has replaced, and take out what an environment variable holds."""
+    nodes = root.along(problem.path)
+    problem = problem._replace(message=_without_variables(problem, nodes))
+    replaced = nodes[-1].replaced if not problem.at_key else None
+    if replaced is not None and str(replaced.span):
+        what = f" it to {shown(replaced.value)}" if replaced.children is None else f" {dotted(problem.path)}"
+        return problem._replace(message=f"{problem.message} ({replaced.span} had set{what})")
+    return problem
 
 
-def _unreadable(name: str, message: str) -> DocumentError:
-    return DocumentError(name, [Finding(Problem((), message, "file"), None, "")])
+def _without_variables(problem: Problem, nodes: List[Node]) -> str:
+    """Return the message of a problem without values of environment variables, which may be secret.
+
+    The variables are those anywhere in the part of the document that the problem is in.
+    """
+    message, last = problem.message, nodes[-1]
+    hidden = list(_of_variables(nodes[min(1, len(nodes) - 1)]))
+    if not hidden:
+        return message
+    if last.variable is not None and message.startswith(shown(last.value) + " "):
+        rest = message[len(shown(last.value)) :]
+        if not any(_holds(rest, node.value) for node in hidden):
+            return f"${{env:{last.variable}}}{rest}"
+    if any(_holds(message, node.value) for node in hidden):
+        names = sorted({str(node.variable) for node in hidden})
+        return f"not valid with the value of {' and '.join(names)}, which is not shown"
+    return message
 
 
-def _findings(problems: Iterable[Problem], source: Source, root: Node) -> List[Finding]:
-    found = []
-    for problem in problems:
-        offset, length = root.find(problem.path, problem.at_key)
-        found.append(Finding(problem, source.position(offset), source.excerpt(offset, length)))
-    return sorted(found, key=lambda finding: finding.place or Position(0, 0))
+def _of_variables(node: Node) -> Iterable[Node]:
+    if node.variable is not None:
+        yield node
+    for child in node.children.values() if isinstance(node.children, dict) else node.children or ():
+        yield from _of_variables(child)
+
+
+def _holds(message: str, value: Any) -> bool:
+    """Return whether a message has a value in some form."""
+    forms = {shown(value), str(value)}
+    if isinstance(value, (int, float)):
+        forms |= {f"{value:g}", shown(float(value)) if abs(value) < 1e300 else ""}
+    if isinstance(value, str):
+        forms |= {value[at : at + 12] for at in range(max(1, len(value) - 11))}
+    return any(form and form in message for form in forms)

@@ -1,6 +1,6 @@
 """The text of a document, with line and column of an offset."""
 
-from typing import List, NamedTuple
+from typing import List, NamedTuple, Optional
 
 import bisect
 import re
@@ -18,11 +18,16 @@ class Position(NamedTuple):
 
 
 class Source:
-    """The name and the text of a document."""
+    """The name and the text of a document, of a file that it includes, or of an override.
 
-    def __init__(self, name: str, text: str) -> None:
+    ``path`` is the file that the text was read from, if there is one.
+    """
+
+    def __init__(self, name: str, text: str, path: Optional[str] = None, *, is_override: bool = False) -> None:
         self.name = name
         self.text = text
+        self.path = path
+        self.is_override = is_override
         self._starts: List[int] = [0] + [match.end() for match in _LINE_BREAK.finditer(text)]
 
     def position(self, offset: int) -> Position:
@@ -46,6 +51,29 @@ class Source:
         return "{}{}\n{}{}{}".format(
             margin, line, " " * (len(margin) - 2) + "| ", " " * _width(line[:before]), "^" * max(1, marked)
         )
+
+
+class Span(NamedTuple):
+    """A part of a text; without a source, of no text: a value that a program gives."""
+
+    source: Optional[Source]
+    start: int
+    end: int
+
+    @property
+    def name(self) -> str:
+        return self.source.name if self.source is not None else ""
+
+    @property
+    def position(self) -> Optional[Position]:
+        return self.source.position(self.start) if self.source is not None else None
+
+    @property
+    def excerpt(self) -> str:
+        return self.source.excerpt(self.start, self.end - self.start) if self.source is not None else ""
+
+    def __str__(self) -> str:
+        return "{}:{}:{}".format(self.name, *self.position) if self.position is not None else ""
 
 
 def _width(text: str) -> int:

@@ -73,11 +73,15 @@ class StateMismatchError(InvalidSpecError):
 
 
 class Finding(NamedTuple):
-    """A problem of a document, its line and column, and an excerpt of the text."""
+    """A problem of a document, its line and column, and an excerpt of the text.
+
+    ``source`` names the included file or the override in which it is; empty: the document itself.
+    """
 
     problem: Problem
     place: Optional[Position]
     excerpt: str
+    source: str = ""
 
 
 class DocumentError(ScalekeeperError, ValueError):
@@ -90,7 +94,7 @@ class DocumentError(ScalekeeperError, ValueError):
 
     def _text(self, finding: Finding) -> str:
         position = "{}:{}:".format(*finding.place) if finding.place else ""
-        text = f"{self.name}:{position} {finding.problem}"
+        text = f"{finding.source or self.name}:{position} {finding.problem}"
         return text + "\n" + finding.excerpt if finding.excerpt else text
 
     def __reduce__(self) -> Any:

@@ -4,6 +4,7 @@ from .. import lossscales as lossscales  # whole, before a part: docs/architectu
 from ._recommendation import Recommendation, recommend
 from ._result import Simulation
 from ._simulator import simulate, simulate_every_step
+from ._sweep import Sweep, SweepPoint, sweep
 from ._synthetic_traces import MODELS, overflowing_above, parse_model, synthetic
 from ._trace_files import read_trace, write_trace
 from ._trace_writer import TraceWriter
@@ -13,6 +14,8 @@ __all__ = [
     "MODELS",
     "Recommendation",
     "Simulation",
+    "Sweep",
+    "SweepPoint",
     "Trace",
     "TraceWriter",
     "overflowing_above",
@@ -21,6 +24,7 @@ __all__ = [
     "recommend",
     "simulate",
     "simulate_every_step",
+    "sweep",
     "synthetic",
     "write_trace",
 ]

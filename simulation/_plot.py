@@ -26,6 +26,12 @@ COLORS = (
 _STYLES = ("-", "--", ":")
 _COLUMNS = 300  # a line that changes more often is drawn as its mean and a band
 _MARKS = 400
+SETTINGS: Any = {
+    "font.size": 9,
+    "svg.hashsalt": "scalekeeper",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 _LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # the range of a logarithmic axis of float32
 
 Named = Tuple[str, Simulation]
@@ -42,8 +48,6 @@ def require_matplotlib() -> None:
 
 def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
     """Write a plot of simulations to a ``.png``, ``.svg`` or ``.html`` file, atomically."""
-    from ..serialization import _atomic
-
     name = os.fspath(path)
     ending = os.path.splitext(name)[1].lower()
     if ending not in ENDINGS:
@@ -55,8 +59,27 @@ def plot(simulations: Sequence[Named], path: Any, title: str = "") -> None:
         data = html_report(simulations, title).encode("utf-8")
     else:
         data = render(simulations, title, ending[1:])[0]
-    with _atomic.replacing(name) as temporary, open(temporary, "wb") as stream:
+    _write(name, data)
+
+
+def _write(path: Any, data: bytes) -> None:
+    from ..serialization import _atomic
+
+    with _atomic.replacing(path) as temporary, open(temporary, "wb") as stream:
         stream.write(data)
+
+
+def write_figure(figure: Any, path: Any, kind: str, title: str) -> None:
+    """Write a figure with a title to a file, atomically."""
+    _write(os.fspath(path), _encoded(figure, kind, title))
+
+
+def _encoded(figure: Any, kind: str, title: str) -> bytes:
+    if title:
+        figure.suptitle(_plain(title), x=0.02, ha="left", fontsize=10)
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
+    return stream.getvalue()
 
 
 def render(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, Tuple[float, float, float, float]]:
@@ -64,8 +87,7 @@ def render(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, 
     import matplotlib
     from matplotlib.figure import Figure
 
-    settings = {"font.size": 9, "svg.hashsalt": "scalekeeper", "axes.spines.top": False, "axes.spines.right": False}
-    with matplotlib.rc_context(settings), warnings.catch_warnings():
+    with matplotlib.rc_context(SETTINGS), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for example a letter that the font lacks
         lanes = 0.16 * len(simulations)
         figure = Figure(figsize=(9.6, 4.6 + lanes + 0.2 * len(simulations)), dpi=130, layout="constrained")
@@ -76,12 +98,9 @@ def render(simulations: Sequence[Named], title: str, kind: str) -> Tuple[bytes, 
         _decorate(scales, overflows, simulations)
         names = [_legend(label, simulation) for label, simulation in simulations]
         scales.legend(lines, names, loc="lower left", bbox_to_anchor=(0, 1), frameon=False, borderaxespad=0.2)
-        if title:
-            figure.suptitle(_plain(title), x=0.02, ha="left", fontsize=10)
-        stream = io.BytesIO()
-        figure.savefig(stream, format=kind, metadata={"Date": None} if kind == "svg" else None)
+        data = _encoded(figure, kind, title)
         box = scales.get_position()
-    return stream.getvalue(), (box.x0, box.x1, 1 - box.y1, 1 - overflows.get_position().y0)
+    return data, (box.x0, box.x1, 1 - box.y1, 1 - overflows.get_position().y0)
 
 
 def style(number: int) -> Tuple[str, str]:

@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from .._options import allow_option, json_option, search_current_folder
+from .._options import document_options, json_option
 from .._quiet import quiet_tensorflow
 from .completion import complete_policies
 from .policies import named_policy
@@ -19,8 +19,8 @@ _COLORS = {"passed": "green", "failed": "red", "not run": "yellow"}
 @click.argument("policy", metavar="POLICY", shell_complete=complete_policies)
 @click.option("--leave-out", metavar="CHECK", multiple=True, help="Skip this check. May be repeated.")
 @json_option
-@allow_option
-def check_command(policy: str, leave_out: Tuple[str, ...], as_json: bool, allow: Any) -> None:
+@document_options
+def check_command(policy: str, leave_out: Tuple[str, ...], as_json: bool, overrides: Any, access: Any) -> None:
     """Check the contract of a policy, in NumPy and in the installed TensorFlow. Exit code 1 if a check fails.
 
     POLICY is a name, a mapping such as '{name: patient, start: 8}', an allowed import path, or a YAML or JSON document
@@ -29,8 +29,7 @@ def check_command(policy: str, leave_out: Tuple[str, ...], as_json: bool, allow:
     from ...testing._check_runner import known_checks, report_of
 
     quiet_tensorflow()
-    search_current_folder(allow)
-    label, checked = named_policy(policy, allow)
+    label, checked = named_policy(policy, access, overrides)
     report = report_of(checked, known_checks(leave_out))
     report.policy = label
     if as_json:

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from .._options import FormatChoice, allow_option, json_option, search_current_folder
+from .._options import FormatChoice, document_options, json_option
 from .._quiet import quiet_tensorflow, silenced
 from .validate import print_problems
 
@@ -45,10 +45,16 @@ def _folder(context: click.Context, parameter: click.Parameter, value: Optional[
     type=FormatChoice("run_name"),
     help="Save in this format. May be repeated. Default: all that the installed TensorFlow has.",
 )
-@allow_option
+@document_options
 @json_option
 def demo_command(
-    document: Optional[str], folder: Optional[str], steps: int, only: Tuple[str, ...], allow: Any, as_json: bool
+    document: Optional[str],
+    folder: Optional[str],
+    steps: int,
+    only: Tuple[str, ...],
+    overrides: Any,
+    access: Any,
+    as_json: bool,
 ) -> None:
     """Train a small mixed_float16 model, save it in every format, resume it in new processes, and compare to the bit.
 
@@ -60,14 +66,14 @@ def demo_command(
     from .._demo import demo_run, plot
     from .._demo.screen import Screen
 
-    search_current_folder(allow)
     quiet_tensorflow()  # in this process and in those that it starts
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a GPU may add in any order, so its results may differ in the last bit
-    text, extension, label = _read(demo_run.BUNDLED if document is None else document, allow)
+    text, extension, label = _read(demo_run.BUNDLED if document is None else document, access, overrides)
     with silenced():
         versions = demo_run.versions()
         require_matplotlib()
-        request = demo_run.Request(text, extension, folder or demo_run.new_folder(), steps, allow.patterns, only)
+        folder = folder or demo_run.new_folder()
+        request = demo_run.Request(text, extension, folder, steps, access.imports.patterns, only)
         screen, installed = Screen(request, as_json), ", ".join(" ".join(each) for each in versions.items())
         screen.begin(installed, label, document)
         with screen:
@@ -82,19 +88,27 @@ def demo_command(
         raise click.exceptions.Exit(1)
 
 
-def _read(path: str, allow: Any) -> Tuple[str, str, str]:
-    """Return the text of a valid document, the extension of its name, and a short description."""
-    from ...registry import DocumentError, _documents, target
+def _read(path: str, access: Any, overrides: Any) -> Tuple[str, str, str]:
+    """Return the text of a valid document, the extension of its name, and a short description.
+
+    A document with included files, overrides or references becomes one without them.
+    """
+    from ...registry import DocumentError, _document_files, _documents, target
+    from ...registry._resolved_view import yaml_text
 
     try:
         with silenced():  # the policy of a user may import TensorFlow
-            source = _documents.source_at(path)
-            document = _documents.check_text(source, target(), allow)
+            source = _document_files.source_at(path)
+            nodes = _documents.resolved(source, access, overrides)
+            document = _documents.check_nodes(nodes, target(), access, source.name)
     except DocumentError as error:
         print_problems(error)
         raise click.exceptions.Exit(1) from None
     label = f"{document.optimizer.name} with {type(document.loss_scale).__name__}"
-    return source.text, os.path.splitext(path)[1], label
+    values = nodes.plain()
+    if _document_files.parsed(source, _document_files.is_json(source)).plain() == values:
+        return source.text, os.path.splitext(path)[1], label
+    return "".join(f"{yaml_text(key)}: {yaml_text(value)}\n" for key, value in values.items()), ".yaml", label
 
 
 def _for_json(request: Any, label: str, versions: Dict[str, str], outcome: Any, picture: str) -> Dict[str, Any]:

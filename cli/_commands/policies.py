@@ -9,22 +9,23 @@ _LONGEST_LABEL = 60
 Named = Tuple[str, Any]
 
 
-def named_policy(text: str, allow: Any) -> Named:
-    """Return a label and the policy."""
-    from ...registry import _documents, loss_scales
+def named_policy(text: str, access: Any, overrides: Any = ()) -> Named:
+    """Return a label and the policy, with overrides of the document that it is, or would be in."""
+    from ...registry import _document_files, _documents, loss_scales
 
     number = _as_number(text)
-    if number is not None:
-        return text, loss_scales.resolve(number)
     if text.lstrip().startswith("{"):
         # YAML reads JSON too, and says the same of what is wrong in it
-        source = _documents.source_of("POLICY", text.encode("utf-8", "replace"))
-        spec, policy = _documents.check_loss_scale(source, allow, is_json=False)
+        source = _document_files.source_of("POLICY", text.encode("utf-8", "replace"))
+        spec, policy = _documents.check_loss_scale(source, access, overrides, as_json=False)
         return _label(spec), policy
     if os.path.splitext(text)[1].lower() in (".yaml", ".yml", ".json") or _is_file(text):
-        spec, policy = _documents.check_loss_scale(_documents.source_at(text), allow)
+        spec, policy = _documents.check_loss_scale(_document_files.source_at(text), access, overrides)
         return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
-    return text, loss_scales.resolve(text, allow=allow.patterns)
+    if overrides:
+        spec, policy = _documents.changed_loss_scale(text if number is None else number, access, overrides)
+        return _label(spec), policy
+    return text, loss_scales.resolve(text if number is None else number, allow=access.imports.patterns)
 
 
 def _is_file(text: str) -> bool:

@@ -11,9 +11,17 @@ import sys
 
 import click
 
-from .._options import allow_option, json_option, limit_option, positive, search_current_folder
+from .._options import document_options, json_option, limit_option, positive
 from .completion import complete_policies
 from .policies import Named, named_policy
+from .sweep import (
+    DEFAULT_POLICY,
+    parsed_axes,
+    print_sweep,
+    simulated_sweep,
+    sweep_policies,
+    value_text,
+)
 
 _DEFAULT_MODEL = "drifting"
 _LONG = 200_000  # steps: fewer need no progress bar
@@ -26,8 +34,26 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     return value
 
 
+def _axes(context: click.Context, parameter: click.Parameter, value: Tuple[str, ...]) -> Any:
+    from ...registry.errors import DocumentError, InvalidSpecError
+
+    try:
+        return parsed_axes(value)
+    except (DocumentError, InvalidSpecError) as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _require_plot_of_sweep(plot: str, axes: Any) -> None:
+    from ...simulation._sweep_plot import ENDINGS, MOST_AXES
+
+    if not plot.lower().endswith(ENDINGS):
+        raise click.UsageError(f"the plot of a sweep must end with {' or '.join(ENDINGS)}")
+    if len(axes) > MOST_AXES:
+        raise click.UsageError(f"a plot of a sweep has one or two parameters, not {len(axes)}")
+
+
 @click.command("simulate")
-@click.argument("policy", metavar="POLICY", shell_complete=complete_policies)
+@click.argument("policy", metavar="[POLICY]", required=False, shell_complete=complete_policies)
 @click.option("--trace", "trace_file", metavar="FILE", type=click.Path(), help="A recorded trace: .csv or .npz.")
 @click.option(
     "--overflow-above", metavar="X", type=float, callback=positive, help="Steps that overflow at any scale above X."
@@ -49,40 +75,72 @@ def _picture(context: click.Context, parameter: click.Parameter, value: Optional
     help="Another policy on the same steps. May be repeated.",
 )
 @click.option(
-    "--plot", metavar="FILE", type=click.Path(), callback=_picture, help="Write a plot: out.png, out.svg or out.html."
+    "--sweep",
+    "axes",
+    metavar="KEY=V,V,…",
+    multiple=True,
+    callback=_axes,
+    help="Simulate every combination of values, such as loss_scale.increment_period=100,500,2000, and show the best. "
+    "May be repeated.",
+)
+@click.option(
+    "--plot",
+    metavar="FILE",
+    type=click.Path(),
+    callback=_picture,
+    help="Write a plot: out.png, out.svg or out.html; of a sweep a heat map or curves, not as .html.",
 )
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV: a row for each policy.")
 @json_option
 @limit_option
-@allow_option
+@document_options
 def simulate_command(
-    policy: str,
+    policy: Optional[str],
     trace_file: Optional[str],
     overflow_above: Optional[float],
     model: Optional[str],
     steps: Optional[int],
     compare: Tuple[str, ...],
+    axes: Any,
     plot: Optional[str],
     as_csv: bool,
     as_json: bool,
     limit: Optional[float],
-    allow: Any,
+    overrides: Any,
+    access: Any,
 ) -> None:
     """Run policies over recorded or synthetic gradients, and show how many steps each would skip.
 
     POLICY is a name, a number, a mapping such as '{name: dynamic, increment_period: 500}', or a YAML or JSON document
-    with a loss_scale.
+    with a loss_scale. With --sweep, it may be left out: it is dynamic then.
     """
+    if policy is None and not axes:
+        raise click.UsageError("Missing argument 'POLICY'.")
+    if axes and compare:
+        raise click.UsageError("--sweep and --compare exclude each other")
+    if axes and plot is not None:
+        _require_plot_of_sweep(plot, axes)
     if sum(source is not None for source in (trace_file, overflow_above, model)) > 1:
         raise click.UsageError("--trace, --overflow-above and --model exclude each other")
     if as_csv and as_json:
         raise click.UsageError("--csv and --json exclude each other")
-    search_current_folder(allow)
     if plot is not None:
         from ...simulation._plot import require_matplotlib
 
         require_matplotlib()
-    policies = [named_policy(text, allow) for text in (policy, *compare)]
+    if axes:
+        found_policies = sweep_policies(policy or DEFAULT_POLICY, access, overrides, axes)
+        title, trace = _trace(trace_file, overflow_above, model, steps, limit)
+        sweep = simulated_sweep(axes, found_policies, trace, limit, progress_bar)
+        print_sweep(title, sweep, as_csv, as_json)
+        if plot is not None:
+            from ...simulation._sweep_plot import plot_sweep
+
+            plot_sweep(sweep, plot, title, value_text)
+            click.echo(f"drawn: {click.format_filename(plot)}", err=as_csv or as_json)
+        return
+    assert policy is not None
+    policies = [named_policy(policy, access, overrides), *(named_policy(text, access) for text in compare)]
     title, trace = _trace(trace_file, overflow_above, model, steps, limit)
     found = _simulated(policies, trace, limit)
     if as_csv:

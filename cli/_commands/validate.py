@@ -7,20 +7,19 @@ import sys
 
 import click
 
-from .._options import allow_option, json_option, search_current_folder, target_option
+from .._options import document_options, json_option, target_option
 
 
 @click.command("validate")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path())
 @target_option
-@allow_option
+@document_options
 @json_option
-def validate_command(files: Tuple[str, ...], target: Any, allow: Any, as_json: bool) -> None:
+def validate_command(files: Tuple[str, ...], target: Any, overrides: Any, access: Any, as_json: bool) -> None:
     """Check YAML or JSON documents; "-" reads standard input. Exit code 1 if one is not valid."""
-    search_current_folder(allow)
     outcomes = []
     for name in files:
-        document, error = _check(name, target, allow)
+        document, error = _check(name, target, access, overrides)
         outcomes.append((name, error))
         if as_json:
             continue
@@ -41,17 +40,22 @@ def print_problems(error: Any) -> None:
     click.echo(str(error).encode("utf-8", "replace").decode("utf-8"), err=True)
 
 
-def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
-    """Return the document and None, or None and the error."""
-    from ...registry import DocumentError, _documents
+def source_named(name: str) -> Any:
+    """Return the text of a file, or of standard input for ``-``."""
+    from ...registry import _document_files
     from ...registry._document_parser import MAX_BYTES
 
+    if name == "-":
+        return _document_files.source_of("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
+    return _document_files.source_at(name)
+
+
+def _check(name: str, target: Any, access: Any, overrides: Any) -> Tuple[Any, Any]:
+    """Return the document and None, or None and the error."""
+    from ...registry import DocumentError, _documents
+
     try:
-        if name == "-":
-            source = _documents.source_of("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
-        else:
-            source = _documents.source_at(name)
-        return _documents.check_text(source, target, allow), None
+        return _documents.check_text(source_named(name), target, access, overrides), None
     except DocumentError as error:
         return None, error
 
@@ -59,6 +63,7 @@ def _check(name: str, target: Any, allow: Any) -> Tuple[Any, Any]:
 def _result(name: str, error: Any) -> Dict[str, Any]:
     problems = [
         {
+            "file": finding.source or name,
             "line": finding.place.line if finding.place else None,
             "column": finding.place.column if finding.place else None,
             "path": list(finding.problem.path),

@@ -103,9 +103,11 @@ class Page:
         if isinstance(value, dict) and "optimizer" in value:
             import scalekeeper
 
-            path = os.path.join(self.sources, "document" + suffix)
-            with open(path, "w", encoding="utf-8") as stream:
-                stream.write(block.text)
+            path = block.notes.get("file")
+            if path is None:  # otherwise the block is a file, which may include its neighbours
+                path = os.path.join(self.sources, "document" + suffix)
+                with open(path, "w", encoding="utf-8") as stream:
+                    stream.write(block.text)
             scalekeeper.load_document(path, target=block.notes.get("target"))
 
     def run_toml(self, block):

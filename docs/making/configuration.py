@@ -107,7 +107,13 @@ def document_keys() -> str:
     for name, field in schema["properties"].items():
         said = field["description"].replace(f"of {NEWEST}", "of the target")
         value = field.get("default", "")
-        shown = "required" if name in schema["required"] else code(json.dumps(value).strip('"')) if value != "" else ""
+        shown = (
+            "required"
+            if name in schema["then"]["required"]
+            else code(json.dumps(value).strip('"'))
+            if value != ""
+            else ""
+        )
         rows.append([code(name), shown, said])
     return table(["key", "default", "what it is"], rows)
 

@@ -97,3 +97,22 @@ def test_the_bundled_document_is_right_for_every_tensorflow():
     checked = [load_document(BUNDLED, target=target.name) for target in known_targets()]
     assert {each.loss_scale.params.increment_period for each in checked} == {15}
     assert len(checked) == 28
+
+
+def test_the_document_of_the_demo_needs_no_other(tmp_path, monkeypatch):
+    """Its text is kept as it is; with included files, overrides or references, it is written as one that has none."""
+    from scalekeeper import load_document
+    from scalekeeper.cli._commands.demo import _read
+    from scalekeeper.registry._documents import Access
+    from scalekeeper.registry._overrides import parsed_overrides
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "base.yaml").write_text("# kept\noptimizer: {name: sgd, momentum: 1e-1}\n")
+    (tmp_path / "train.json").write_text('{"include": "base.yaml", "loss_scale": "${stop_after_skips}"}')
+    assert _read("base.yaml", Access(), ())[:2] == ("# kept\noptimizer: {name: sgd, momentum: 1e-1}\n", ".yaml")
+    text, extension, label = _read("train.json", Access(), parsed_overrides(["stop_after_skips=8", "$schema='$${x}'"]))
+    assert (extension, label) == (".yaml", "sgd with FixedLossScale")
+    (tmp_path / "base.yaml").unlink()
+    (tmp_path / "document.yaml").write_text(text)
+    found = load_document("document.yaml")
+    assert (found.optimizer.arguments, found.loss_scale()) == ({"momentum": 0.1}, 8.0)

@@ -80,6 +80,7 @@ def test_help_names_the_commands():
         "list",
         "recommend",
         "schema",
+        "show",
         "simulate",
         "validate",
         "verify",

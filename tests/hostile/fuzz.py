@@ -1,6 +1,6 @@
 """Try hostile documents and files in great numbers, and say what came of it.
 
-    python tests/hostile/fuzz.py --documents 1000000 --files 100000 --record
+    python tests/hostile/fuzz.py --documents 1000000 --compositions 1000000 --files 100000 --record
 
 A copy of this process does the work, because HDF5's library may crash: it says a line for each input that it is through
 with, so it is known where it died, and another goes on from there. What a copy did not survive, or was slow with, is
@@ -27,8 +27,7 @@ from click.testing import CliRunner
 from rich.cells import cell_len
 
 from scalekeeper.cli import main as command
-from scalekeeper.registry import _documents, target
-from scalekeeper.registry._import_paths import AllowList
+from scalekeeper.registry import _document_files, _documents, _overrides, target
 from scalekeeper.serialization import _file_resources
 from scalekeeper_test_support import hostile_documents, hostile_files, side_effects
 
@@ -41,6 +40,7 @@ class Tried:
     """One kind of input: how it is made, and what is done with it."""
 
     name = ""
+    codes = (0, 1)  # exit codes that are a verdict
     address_space = 4 * 2**30  # so that what takes all memory is found, and takes no other process with it
     patience = 15.0  # seconds for one input by the clock, on a machine that does other things too
 
@@ -53,7 +53,7 @@ class Documents(Tried):
     def __init__(self):
         self.seeds = hostile_documents.seeds()
         self._targets = [target(name) for name in ("2.0", "2.15", "tf_keras", "keras3")]
-        self._nothing = AllowList()
+        self._nothing = _documents.Access()
 
     def make(self, rng):
         name, data = hostile_documents.generated(rng, self.seeds)
@@ -81,7 +81,7 @@ class Documents(Tried):
             return run_command(self, made, folder, watcher)
         with watcher.watching() as seen:
             try:
-                source = _documents.source_of(name, data)
+                source = _document_files.source_of(name, data)
                 if way == "checked":
                     _documents.check_text(source, rng.choice(self._targets), self._nothing)
                 else:
@@ -90,6 +90,72 @@ class Documents(Tried):
             except _documents.DocumentError as error:
                 said = str(error)
                 return 1, "" if said.strip() else "refused without a word", seen
+
+
+class Compositions(Tried):
+    """Documents that include others, with references and overrides, in a folder with a link that leads out of it."""
+
+    name = "compositions"
+    codes = (0, 1, 2)  # an override that is not one is a wrong call
+
+    def __init__(self):
+        self.seeds = hostile_documents.seeds()
+        os.environ[hostile_documents.SECRET_NAME] = hostile_documents.SECRET
+        self._targets = [target(name) for name in ("2.0", "2.15", "tf_keras", "keras3")]
+        self._all = frozenset([hostile_documents.SECRET_NAME])
+
+    def make(self, rng):
+        files, overrides = hostile_documents.composition(rng, self.seeds)
+        way = rng.choices(["checked", "validate", "show", "simulate", "inspect"], [85, 5, 5, 4, 1])[0]
+        return (way, tuple(overrides), rng.random() < 0.5), "project", files
+
+    def good(self):
+        """Inputs that have everything be imported that is ever needed."""
+        files = {"train.yaml": b"include: base.yaml\n", "base.yaml": hostile_documents.GOOD[0]}
+        for way in ("checked", "validate", "show", "simulate", "inspect"):
+            for overrides in ((), ("loss_scale.minimum=2",), ("loss_scale.minimum=",), ("loss_scale.minimum=0",)):
+                yield (way, overrides, True), "project", files
+            yield (way, (), True), "project", {"train.yaml": b"optimizer: adan\nloss_scale: x\n"}
+
+    def arguments(self, made, path):
+        way, overrides, is_allowed = made[0]
+        document = os.path.join(path, "train.yaml")
+        if way == "inspect":
+            return [way, document]
+        # an argument of a process has no NUL and no lone surrogate
+        texts = (each.replace("\0", "").encode("utf-8", "replace").decode("utf-8") for each in overrides)
+        options = [f"--set={each}" for each in texts]
+        if is_allowed:
+            options += ["--allow-env", hostile_documents.SECRET_NAME]
+        return [way, document, *options, *(["--steps", "10"] if way == "simulate" else [])]
+
+    def kind(self, made):
+        way = made[0][0]
+        return f"{self.name}, {way}" if way == "checked" else f"{self.name}, by `{way}`"
+
+    def run(self, made, rng, folder, watcher):
+        way, overrides, is_allowed = made[0]
+        if way != "checked":
+            return run_command(self, made, folder, watcher)
+        path = path_for(made, folder)
+        access = _documents.Access(variables=self._all if is_allowed else frozenset())
+        try:
+            with watcher.watching(path) as seen:
+                try:
+                    source = _document_files.source_at(os.path.join(path, "train.yaml"))
+                    changes = _overrides.parsed_overrides(overrides)
+                    _documents.check_text(source, rng.choice(self._targets), access, changes)
+                    return 0, "", seen
+                except _documents.DocumentError as error:
+                    return 1, self.wrong(str(error)), seen
+        finally:
+            shutil.rmtree(path)
+
+    @staticmethod
+    def wrong(said):
+        if hostile_documents.SECRET in said:
+            return "it tells the value of a variable"
+        return "" if said.strip() else "refused without a word"
 
 
 class Files(Tried):
@@ -169,6 +235,8 @@ def path_for(made, folder):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as stream:
                 stream.write(content)
+        if name == "project":
+            os.symlink("/etc/hostname", os.path.join(folder, name, hostile_documents.OUTSIDE))
         return os.path.join(folder, name)
     name = name if "." in name else {"trace": "file.csv"}.get(name, f"file.{name}")
     path = os.path.join(folder, name)
@@ -188,7 +256,9 @@ def run_command(tried, made, folder, watcher):
     error = result.exception
     if error is not None and not isinstance(error, SystemExit):
         return 1, f"{type(error).__name__}: {error}"[:300], seen
-    wrong = wrong_with(result.exit_code, result.output)
+    wrong = wrong_with(result.exit_code, result.output, tried.codes)
+    if result.exit_code and hostile_documents.SECRET in result.output:
+        wrong = wrong or "it tells the value of a variable"
     made_files = os.listdir(destination) if os.path.isdir(destination) else []
     is_wrong = made[0] == "convert" and len(made_files) != (result.exit_code == 0)
     if is_wrong or os.listdir(folder) not in ([], ["made"]):
@@ -197,9 +267,9 @@ def run_command(tried, made, folder, watcher):
     return result.exit_code, wrong, seen
 
 
-def wrong_with(code, said):
-    """A verdict is exit code 0 or 1, and something to read that is no traceback."""
-    if code not in (0, 1):
+def wrong_with(code, said, codes):
+    """A verdict is an exit code, 0 or 1 as a rule, and something to read that is no traceback."""
+    if code not in codes:
         return f"exit code {code}"
     if not said.strip():
         return "not a word"
@@ -385,7 +455,7 @@ class Run:
                 return 1, 60.0, "the command hangs"
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        wrong = wrong_with(process.returncode, said)
+        wrong = wrong_with(process.returncode, said, tried.codes)
         return process.returncode, seconds, wrong or ("the command is too slow" if seconds > MOST_SECONDS else "")
 
     def _failed(self, tried, number, kind, what):
@@ -421,6 +491,7 @@ def keep_figures(rows, needs_tensorflow):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--documents", type=int, default=0)
+    parser.add_argument("--compositions", type=int, default=0, help="documents that include others, with overrides")
     parser.add_argument("--files", type=int, default=0)
     parser.add_argument("--folders", type=int, default=0, help="checkpoints and SavedModels; these need TensorFlow")
     parser.add_argument("--seed", default="8")
@@ -429,7 +500,13 @@ def main():
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     run = Run(options.seed, options.keep)
-    for tried, count in ((Documents, options.documents), (Files, options.files), (Folders, options.folders)):
+    kinds = (
+        (Documents, options.documents),
+        (Compositions, options.compositions),
+        (Files, options.files),
+        (Folders, options.folders),
+    )
+    for tried, count in kinds:
         if count:
             run.try_many(tried(), count)
     print(json.dumps({"rows": run.rows(), "failures": run.failures}))

@@ -36,6 +36,16 @@ def test_every_outcome_is_a_verdict_with_a_message():
         assert sum(row[verdict] for row in rows) > COUNT * 0.02
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="documents are tried in a copy of the process")
+def test_every_outcome_of_composed_documents_is_a_verdict():
+    """The same for documents that include others, refer to themselves and the environment, and have overrides."""
+    rows = fuzzed("--compositions", str(COUNT))
+    assert sum(row["tried"] for row in rows) == COUNT
+    assert sum(row["imports"] + row["writes"] for row in rows) == 0
+    for verdict in ("refused", "accepted"):
+        assert sum(row[verdict] for row in rows) > COUNT * 0.02
+
+
 @pytest.mark.parametrize("command", [["validate"], ["validate", "--json"], ["inspect"], ["simulate", "--steps", "5"]])
 def test_the_corpus(command, tmp_path):
     """What once reached something new, by the commands that read documents."""

@@ -37,6 +37,7 @@ WITH_EXAMPLES = {
     "scalekeeper.serialization.keras.profile",
     "scalekeeper.simulation._recommendation",
     "scalekeeper.simulation._simulator",
+    "scalekeeper.simulation._sweep",
     "scalekeeper.simulation._synthetic_traces",
     "scalekeeper.simulation._trace_writer",
     "scalekeeper.simulation._traces",

@@ -177,8 +177,8 @@ def test_places(reader):
     root = reader(text)
 
     def found(path, at_key=False):
-        start, length = root.find(path, at_key)
-        return text[start : start + length]
+        span = root.find(path, at_key)
+        return text[span.start : span.end]
 
     assert found(("a", "b", 1)) == "200"
     assert found(("a", "b"), at_key=True) == '"b"'
