@@ -14,7 +14,7 @@ from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
-from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper, entries_of_subclass
 from ..serialization.keras.profile import KerasProfile
 from ..serialization.optimizer_adapter import Transfer
 from ..serialization.training_state import IN_A_ROW, LAST, TOTAL, TrainingState, state_dict_of
@@ -488,6 +488,7 @@ class LossScaleOptimizer:
 
         Raises:
             TranslationError: If the configuration has no equivalent in the installed Keras.
+            TypeError: If it has an entry that the constructor of this class does not take.
         """
         custom_objects = custom_objects or {}
         declaration = decode_config(config)
@@ -506,10 +507,13 @@ class LossScaleOptimizer:
 
     @classmethod
     def _further_arguments(cls, config: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the values in a configuration for parameters that only the constructor of a subclass has."""
+        """Return the values in a configuration for the constructor of a subclass.
+
+        Unknown ones are among them, as it may take any keyword; if it does not, it raises an error.
+        """
         known = named_parameters(LossScaleOptimizer)
         added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
-        return {name: config[name] for name in added if name in config}
+        return {**{name: config[name] for name in added if name in config}, **entries_of_subclass(config)}
 
     # Training state
 
