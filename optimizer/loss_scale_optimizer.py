@@ -57,7 +57,8 @@ class LossScaleOptimizer:
     Args:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
         loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
-            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`.
+            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`. A
+            bool is taken for ``dynamic``, and a number after it for ``initial_scale``, as in TensorFlow 2.4 and later.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
         inner_optimizer: Another name for ``optimizer``.
@@ -104,6 +105,10 @@ class LossScaleOptimizer:
         attribute_overflows: bool = False,
         watch: Sequence[str] = (),
     ) -> None:
+        if isinstance(loss_scale, bool):  # the arguments of TensorFlow 2.4 and later, in their order
+            dynamic, loss_scale = _only(loss_scale, dynamic, "dynamic"), "dynamic"
+            if not isinstance(skipped_steps, str):
+                initial_scale, skipped_steps = _only(skipped_steps, initial_scale, "initial_scale"), NATIVE
         optimizer = _one_optimizer(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
             raise WrongArgumentError(
@@ -656,6 +661,12 @@ def _one_optimizer(optimizer: Any, inner_optimizer: Any) -> Any:
     if len(given) != 1:
         raise WrongArgumentError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
     return given[0]
+
+
+def _only(by_position: Any, by_name: Any, name: str) -> Any:
+    if by_name is not None:
+        raise WrongArgumentError(f"got {name} by position and by name: give it once")
+    return by_position
 
 
 def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
