@@ -506,7 +506,7 @@ class LossScaleOptimizer:
         inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
-        options.update(cls._further_arguments(config.get("config", config)))
+        options.update(cls._further_arguments(config))
         skipped_steps = declaration.skipped_steps or NATIVE
         return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
@@ -518,7 +518,8 @@ class LossScaleOptimizer:
         """
         known = named_parameters(LossScaleOptimizer)
         added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
-        return {**{name: config[name] for name in added if name in config}, **entries_of_subclass(config)}
+        written = config.get("config", config)
+        return {**{name: written[name] for name in added if name in written}, **entries_of_subclass(config)}
 
     # Training state
 

@@ -109,8 +109,11 @@ def _decode(config: Mapping[str, Any]) -> OptimizerConfig:
     )
 
 
-def entries_of_subclass(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
+def entries_of_subclass(config: Mapping[str, Any]) -> Dict[str, Any]:
     """Return what neither Keras nor scalekeeper writes for a wrapper, from what ``from_config`` receives."""
+    if "class_name" in config and not _is_wrapper(config):
+        return {}
+    wrapper = config["config"] if "class_name" in config else config
     known = {*_inner_keys(), *_scale_keys(), _SKIPPED_STEPS, *MONITOR_OPTIONS, *_WITHOUT_EFFECT_ON_WRAPPER}
     return {name: value for name, value in wrapper.items() if name not in known}
 
