@@ -356,6 +356,25 @@ def test_two_kerases_in_one_process():
     assert seen == [(0.5, True), (0.5, True)]
 
 
+@pytest.mark.slow("py313-tf221-tfkeras")
+@pytest.mark.parametrize("is_keras_3_first", [True, False])
+def test_two_kerases_share_the_variables_of_a_policy(is_keras_3_first):
+    """A policy of optimizers of both Kerases has one state, which the variables that Keras 3 saves hold."""
+    tf_keras = pytest.importorskip("tf_keras", reason="tf_keras is not installed")
+    keras = pytest.importorskip("keras")
+    policy, variables, optimizers = scalekeeper.DynamicLossScale(8.0, 3), {}, {}
+    for package in (keras, tf_keras) if is_keras_3_first else (tf_keras, keras):
+        optimizers[package] = LossScaleOptimizer(package.optimizers.SGD(0.5), policy)
+        variables[package] = tf.Variable(1.0)
+    for package, gradient in ((tf_keras, np.inf), (keras, np.nan), (tf_keras, 1.0)):
+        optimizers[package].apply_gradients([(tf.constant(gradient), variables[package])])
+    ours = optimizers[keras]
+    assert (ours.dynamic_scale.numpy(), ours.step_counter.numpy()) == (2.0, 1)
+    assert policy.state() == {"current_loss_scale": 2.0, "good_steps": 1}
+    ours.dynamic_scale.assign(64.0)
+    assert float(optimizers[tf_keras].loss_scale) == 64.0
+
+
 def test_the_policy_reads_as_a_number():
     """Newer versions have a number in ``loss_scale``: code that takes it for one works."""
     optimizer = make("SGD", loss_scale=DYNAMIC)
