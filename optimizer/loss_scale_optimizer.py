@@ -14,7 +14,7 @@ from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
-from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper, entries_of_subclass
 from ..serialization.keras.profile import KerasProfile
 from ..serialization.optimizer_adapter import Transfer
 from ..serialization.training_state import IN_A_ROW, LAST, TOTAL, TrainingState, state_dict_of
@@ -57,7 +57,8 @@ class LossScaleOptimizer:
     Args:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
         loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
-            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`.
+            class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`. A
+            bool is taken for ``dynamic``, and a number after it for ``initial_scale``, as in TensorFlow 2.4 and later.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
         inner_optimizer: Another name for ``optimizer``.
@@ -104,6 +105,10 @@ class LossScaleOptimizer:
         attribute_overflows: bool = False,
         watch: Sequence[str] = (),
     ) -> None:
+        if isinstance(loss_scale, bool):  # the arguments of TensorFlow 2.4 and later, in their order
+            dynamic, loss_scale = _only(loss_scale, dynamic, "dynamic"), "dynamic"
+            if not isinstance(skipped_steps, str):
+                initial_scale, skipped_steps = _only(skipped_steps, initial_scale, "initial_scale"), NATIVE
         optimizer = _one_optimizer(optimizer, inner_optimizer)
         if isinstance(optimizer, (LossScaleOptimizer, *own_classes(optimizer))):
             raise WrongArgumentError(
@@ -488,6 +493,7 @@ class LossScaleOptimizer:
 
         Raises:
             TranslationError: If the configuration has no equivalent in the installed Keras.
+            TypeError: If it has an entry that the constructor of this class does not take.
         """
         custom_objects = custom_objects or {}
         declaration = decode_config(config)
@@ -500,16 +506,20 @@ class LossScaleOptimizer:
         inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
-        options.update(cls._further_arguments(config.get("config", config)))
+        options.update(cls._further_arguments(config))
         skipped_steps = declaration.skipped_steps or NATIVE
         return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
     @classmethod
     def _further_arguments(cls, config: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the values in a configuration for parameters that only the constructor of a subclass has."""
+        """Return the values in a configuration for the constructor of a subclass.
+
+        Unknown ones are among them, as it may take any keyword; if it does not, it raises an error.
+        """
         known = named_parameters(LossScaleOptimizer)
         added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
-        return {name: config[name] for name in added if name in config}
+        written = config.get("config", config)
+        return {**{name: written[name] for name in added if name in written}, **entries_of_subclass(config)}
 
     # Training state
 
@@ -652,6 +662,12 @@ def _one_optimizer(optimizer: Any, inner_optimizer: Any) -> Any:
     if len(given) != 1:
         raise WrongArgumentError("give one optimizer: as the first argument, as optimizer=, or as inner_optimizer=")
     return given[0]
+
+
+def _only(by_position: Any, by_name: Any, name: str) -> Any:
+    if by_name is not None:
+        raise WrongArgumentError(f"got {name} by position and by name: give it once")
+    return by_position
 
 
 def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:

@@ -27,6 +27,7 @@ CONSTRUCTIONS = {
     "dynamic=numpy.False_ and a scale": lambda make, sgd: make(sgd, dynamic=np.False_, initial_scale=8.0),
     "dynamic=numpy.True_": lambda make, sgd: make(sgd, dynamic=np.True_),
     "dynamic=False": lambda make, sgd: make(sgd, dynamic=False),
+    "False": lambda make, sgd: make(sgd, False),
     "a fixed scale that grows": lambda make, sgd: make(sgd, dynamic=False, initial_scale=8, dynamic_growth_steps=3),
     "initial_scale='a'": lambda make, sgd: make(sgd, initial_scale="a"),
     "clipnorm": lambda make, sgd: make(sgd, *SCALE, clipnorm=1.0),

@@ -14,9 +14,11 @@ from scalekeeper import LossScaleOptimizer
 from scalekeeper.registry.errors import ArgumentError
 from scalekeeper_test_support.installed_keras import (
     COUNTS_SKIPPED_STEPS,
+    HAS_LOSS_SCALE_OBJECTS,
     HAS_NEW_OPTIMIZERS,
     IS_KERAS_3,
     OPTIMIZERS,
+    UPSTREAM,
     apply_unscaled,
     set_global_policy,
     state_of,
@@ -200,6 +202,34 @@ def test_the_words_of_newer_versions(kind):
     assert isinstance(fixed.loss_scale, scalekeeper.FixedLossScale)
 
 
+@pytest.mark.parametrize("arguments", [(True,), (True, 64.0), (False, 64.0)])
+def test_the_order_of_newer_versions(arguments):
+    """A bool after the optimizer is ``dynamic``, and a number after it ``initial_scale``, as in the class of 2.4."""
+    optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), *arguments)
+    expected = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), **dict(zip(("dynamic", "initial_scale"), arguments)))
+    assert optimizer._policy_config() == expected._policy_config()
+    assert optimizer.skipped_steps == expected.skipped_steps
+    if not (HAS_LOSS_SCALE_OBJECTS or IS_KERAS_3):
+        theirs = UPSTREAM(tf.keras.optimizers.SGD(1.0), *arguments)
+        assert (theirs.dynamic, float(theirs.initial_scale)) == (optimizer.dynamic, float(optimizer.initial_scale))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        ({"loss_scale": False}, "dynamic=False.*initial_scale"),
+        ({"loss_scale": True, "dynamic": False}, "dynamic by position and by name"),
+        ({"loss_scale": True, "skipped_steps": 8.0, "initial_scale": 8.0}, "initial_scale by position and by name"),
+        ({"loss_scale": "dynamic", "skipped_steps": 8.0}, "skipped_steps is 8.0"),
+        ({"loss_scale": np.True_}, "not a loss scale"),
+    ],
+)
+def test_wrong_arguments_by_position(arguments, error):
+    """They raise an error that names them."""
+    with pytest.raises(ValueError, match=error):
+        LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), **arguments)
+
+
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
@@ -324,6 +354,25 @@ def test_two_kerases_in_one_process():
         seen.append((variable.numpy(), isinstance(optimizer, package.mixed_precision.LossScaleOptimizer)))
         assert isinstance(optimizer, LossScaleOptimizer)
     assert seen == [(0.5, True), (0.5, True)]
+
+
+@pytest.mark.slow("py313-tf221-tfkeras")
+@pytest.mark.parametrize("is_keras_3_first", [True, False])
+def test_two_kerases_share_the_variables_of_a_policy(is_keras_3_first):
+    """A policy of optimizers of both Kerases has one state, which the variables that Keras 3 saves hold."""
+    tf_keras = pytest.importorskip("tf_keras", reason="tf_keras is not installed")
+    keras = pytest.importorskip("keras")
+    policy, variables, optimizers = scalekeeper.DynamicLossScale(8.0, 3), {}, {}
+    for package in (keras, tf_keras) if is_keras_3_first else (tf_keras, keras):
+        optimizers[package] = LossScaleOptimizer(package.optimizers.SGD(0.5), policy)
+        variables[package] = tf.Variable(1.0)
+    for package, gradient in ((tf_keras, np.inf), (keras, np.nan), (tf_keras, 1.0)):
+        optimizers[package].apply_gradients([(tf.constant(gradient), variables[package])])
+    ours = optimizers[keras]
+    assert (ours.dynamic_scale.numpy(), ours.step_counter.numpy()) == (2.0, 1)
+    assert policy.state() == {"current_loss_scale": 2.0, "good_steps": 1}
+    ours.dynamic_scale.assign(64.0)
+    assert float(optimizers[tf_keras].loss_scale) == 64.0
 
 
 def test_the_policy_reads_as_a_number():

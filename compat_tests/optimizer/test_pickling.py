@@ -49,6 +49,26 @@ def test_a_deep_copy_goes_its_own_way(optimizer, variable):
     assert momentum == [[-0.5, -0.5], [-0.75, -0.75]]
 
 
+class Halving(tf.keras.optimizers.schedules.LearningRateSchedule):
+    """A schedule that Keras does not find by its name."""
+
+    def __call__(self, step):
+        return 0.5 ** tf.cast(step, "float32")
+
+    def get_config(self):
+        return {}
+
+
+@pytest.mark.parametrize("make", [copy.deepcopy, lambda made: pickle.loads(pickle.dumps(made))])
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_a_copy_has_the_schedule_of_the_user(kind, make, variable):
+    """A copy goes on with a schedule of a class that is not registered with Keras."""
+    twin = make(LossScaleOptimizer(OPTIMIZERS[kind].SGD(Halving()), "dynamic"))
+    for gradient in (1.0, 1.0, 1.0):
+        step(twin, gradient, variable)
+    assert variable.numpy().tolist() == [1.0 - 1.75, 2.0 - 1.75]
+
+
 def test_a_deep_copy_has_weights_at_once(optimizer, variable):
     """It is made for the variables of the one that it is copied from."""
     step(optimizer, 1.0, variable)

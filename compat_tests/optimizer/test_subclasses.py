@@ -83,6 +83,44 @@ def test_further_arguments_of_a_subclass_are_kept(optimizers, make):
     assert trained(again, [1.0, float("nan")]) == -0.5
 
 
+class TakesKeywords(LossScaleOptimizer):
+    """Has an argument of its own that its signature does not name."""
+
+    def __init__(self, *args, **kwargs):
+        patience = kwargs.pop("patience", 1)
+        super().__init__(*args, **kwargs)
+        self.patience = patience
+
+    def get_config(self):
+        return {**super().get_config(), "patience": self.patience}
+
+
+@pytest.mark.parametrize("make", [lambda made: type(made).from_config(made.get_config()), copy.deepcopy])
+def test_arguments_without_a_name_are_kept(make):
+    """A constructor that takes any keyword gets what ``get_config`` adds."""
+    assert make(TakesKeywords(tf.keras.optimizers.SGD(0.5), patience=7)).patience == 7
+
+
+@pytest.mark.parametrize("entries", [{"unknown": None}, {"dynamics": True}, {"patience": 3}])
+def test_unknown_entries_of_a_configuration_are_refused(entries):
+    """``from_config`` raises the error of TensorFlow's class, instead of leaving them out in silence."""
+    own = upstream(tf.keras.optimizers.SGD(0.5), PARAMETERS)
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        type(own).from_config({**own.get_config(), **entries})
+    with pytest.raises(theirs.type, match=next(iter(entries))):
+        LossScaleOptimizer.from_config({**ours(tf.keras.optimizers.SGD(0.5)).get_config(), **entries})
+
+
+def test_a_configuration_that_keras_has_read():
+    """Up to 2.15, ``deserialize`` writes the class of the inner optimizer in lower case into its argument."""
+    config = ours(tf.keras.optimizers.RMSprop(0.5)).get_config()
+    inner = next(config[name] for name in ("inner_optimizer", "optimizer") if name in config)
+    inner["class_name"] = "rmsprop"
+    made = LossScaleOptimizer.from_config(config)
+    assert isinstance(made.inner_optimizer, tf.keras.optimizers.RMSprop)
+    assert plain(made.learning_rate) == 0.5
+
+
 def test_further_arguments_in_tensorflows_class():
     """There, ``from_config`` keeps them, too."""
 

@@ -16,11 +16,12 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry.errors import Problem, StateMismatchError, UnsupportedOperationError
-from ...serialization._keras_introspection import numbers_chosen_names
+from ...serialization._keras_introspection import numbers_chosen_names, package_of
 from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._keras.config_objects import json_values
+from .._keras.keras_dispatch import KERAS_PACKAGES
 from .._step.replicas import can_merge_replicas
 from .incomplete_configs import attributes_to_copy
 from .state_transfer import create_slots, pending_state, set_pending_state, take_state
@@ -100,10 +101,17 @@ def _parts(optimizer: Any) -> Tuple[Any, ...]:
     options.update(json_values(optimizer._further_arguments(given)))
     # A policy with an update of its own may hold what cannot be copied; its variables are in the state.
     policy_parts = (held.constructed_from, None) if held.is_pure else (type(held.policy), held.policy.get_config())
-    config = _without_numpy(inner.get_config())
+    config = {**_without_numpy(inner.get_config()), **_own_schedule(inner)}
     with tf.init_scope():
         attributes = attributes_to_copy(inner, config)
     return (optimizer._public_class, type(inner), config, *policy_parts, options, attributes)
+
+
+def _own_schedule(inner: Any) -> Dict[str, Any]:
+    """Return a learning-rate schedule of the user's class: Keras may not find the class that a configuration names."""
+    rate = getattr(inner, "_hyper", {}).get("learning_rate", vars(inner).get("_learning_rate"))
+    is_own = hasattr(rate, "get_config") and package_of(type(rate)) not in KERAS_PACKAGES
+    return {"learning_rate": rate} if is_own else {}
 
 
 def _without_numpy(config: Dict[str, Any]) -> Dict[str, Any]:

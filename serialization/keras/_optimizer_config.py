@@ -109,6 +109,15 @@ def _decode(config: Mapping[str, Any]) -> OptimizerConfig:
     )
 
 
+def entries_of_subclass(config: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what neither Keras nor scalekeeper writes for a wrapper, from what ``from_config`` receives."""
+    if "class_name" in config and not _is_wrapper(config):
+        return {}
+    wrapper = config["config"] if "class_name" in config else config
+    known = {*_inner_keys(), *_scale_keys(), _SKIPPED_STEPS, *MONITOR_OPTIONS, *_WITHOUT_EFFECT_ON_WRAPPER}
+    return {name: value for name, value in wrapper.items() if name not in known}
+
+
 def _inner_keys() -> List[str]:
     return list(dict.fromkeys(each.inner_key for each in profiles()))
 
@@ -310,6 +319,8 @@ _NEUTRAL: Dict[str, Any] = {
     "loss_scale_factor": (None,),
 }
 _WITHOUT_EFFECT = ("jit_compile", "name")
+# arguments of all optimizers, which some versions of Keras 3 write for the wrapper too
+_WITHOUT_EFFECT_ON_WRAPPER = (*_NEUTRAL, *_AVERAGING, *_WITHOUT_EFFECT, "learning_rate", "is_legacy_optimizer")
 # legacy Nadam decays its momentum: a constructor takes that decay as schedule_decay, and ignores decay
 _NADAM, _NADAM_DECAY, _NEW_NADAM_DECAY = "Nadam", 0.004, 1.0
 _INVERSE_TIME_DECAY = "InverseTimeDecay"
@@ -436,7 +447,8 @@ def class_name_of(config: Mapping[str, Any], kind: str) -> str:
     if registered and registered.split(">")[0] not in (*_KERAS_PACKAGES, registered):
         return str(registered)
     package, _, bare = name.rpartition(">")
-    return bare if package in _KERAS_PACKAGES and bare in shipped(kind) else name
+    bare = _names_in_lower_case().get(bare, bare) if kind == OPTIMIZERS else bare
+    return bare if package in ("", *_KERAS_PACKAGES) and bare in shipped(kind) else name
 
 
 def _is_neutral(kind: str, class_name: str, name: str, value: Any) -> bool:
@@ -465,6 +477,12 @@ def _is_same(value: Any, default: Any) -> bool:
 def shipped(kind: str) -> FrozenSet[str]:
     """Return the classes that some Keras ships: OPTIMIZERS or SCHEDULES."""
     return frozenset(entries_by_class(kind))
+
+
+@functools.lru_cache(maxsize=None)
+def _names_in_lower_case() -> Dict[str, str]:
+    """Return the optimizers by the names that Keras's ``deserialize`` takes as well, and writes into its argument."""
+    return {name.lower(): name for name in shipped(OPTIMIZERS)}
 
 
 def _defaults(kind: str, class_name: str, argument: str) -> List[Any]:

@@ -12,7 +12,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "expected.json")
 PAGE = repository_path("docs", "behaviours.md")
 # in this order, neighbours have most in common
-VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.10", "2.15 legacy", "2.15", "2.21 tf_keras", "2.21 Keras 3")
+VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.4", "2.10", "2.15 legacy", "2.15", "2.21 tf_keras", "2.21 Keras 3")
 
 INTRODUCTION = """\
 # How loss scaling behaves, version by version

@@ -144,6 +144,7 @@ PACKAGES = (
     "py310-packages-addons",
     "py311-packages-addons",
     "py311-packages-transformers",
+    "py311-packages-models",
     "py313-packages-hub",
     "py310-packages-horovod",
 )
