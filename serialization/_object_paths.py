@@ -61,8 +61,8 @@ def checkpoint_paths(model: Any) -> Dict[str, str]:
     return found
 
 
-def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
-    """Return the children that a checkpoint of an object has, without optimizers."""
+def tracked_children(trackable: Any, *, with_optimizers: bool = False) -> List[Tuple[str, Any]]:
+    """Return the children that a checkpoint of an object has, without optimizers if these are not wanted."""
     tf = importlib.import_module("tensorflow")
     initialize: Any = getattr(trackable, "_maybe_initialize_trackable", None)
     if initialize is not None:  # TF 2.8 does it when the first attribute is tracked
@@ -71,7 +71,8 @@ def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
         children = trackable._trackable_children().items() if hasattr(trackable, "_trackable_children") else ()
     else:  # up to TF 2.8
         children = getattr(trackable, "_checkpoint_dependencies", ())
-    return sorted(((name, child) for name, child in children if not hasattr(child, "apply_gradients")), key=_first)
+    wanted = ((name, child) for name, child in children if with_optimizers or not hasattr(child, "apply_gradients"))
+    return sorted(wanted, key=_first)
 
 
 def _first(child: Tuple[str, Any]) -> str:

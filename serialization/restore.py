@@ -32,7 +32,7 @@ from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
 from .keras._optimizer_config import class_chain, inner_class
-from .keras._slots import slots_of_class
+from .keras._slots import known_class, slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value
 
@@ -107,7 +107,7 @@ def restore(
         MissingFileError: There is no such file.
     """
     adapter = adapter_of(model)
-    class_name = None if adapter is None else type(adapter.inner_optimizer).__name__
+    class_name = None if adapter is None else known_class(type(adapter.inner_optimizer).__mro__)
     roots = [name for name, each in (mapping or {}).items() if each is model]
     variables = {name: each for name, each in (mapping or {}).items() if each is not model}
     live = _Live(model, variables)

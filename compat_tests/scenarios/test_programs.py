@@ -603,6 +603,22 @@ for label, changes in {
     )
 
 
+def converted(target, path, **options):
+    """Convert a checkpoint for the installed TensorFlow, and restore the result."""
+    scalekeeper.convert(path, path + ".converted", format="checkpoint", allow_loss=True)
+    return scenarios.restore(target, path + ".converted", **options)
+
+
+Row(
+    "converted-towers",
+    towers,
+    functools.partial(towers, called=("item", "user")),
+    forms=("checkpoint",),
+    expect="equal",
+    load=converted,
+)
+
+
 def on_sequences(called=("one", "two"), made=("one", "two"), optimizer=wrapped):
     """Two models with layers of the same names, each in a TimeDistributed layer."""
     parts, layers = {}, {}
