@@ -32,7 +32,7 @@ from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
 from .._connections import Connections, connections_from_json
 from .._matching import common_end
-from .._object_paths import CHECKPOINT, canonical, is_position
+from .._object_paths import CHECKPOINT, attribute_paths, is_position
 from ..keras._slots import (
     class_of_slots,
     ending_part,
@@ -690,21 +690,15 @@ class _Reading:
         return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
 
     def _attribute_paths(self) -> Dict[int, str]:
-        """Return the paths of variables, without those that number layers."""
-        found: Dict[int, str] = {}
-        seen = {self._root, *self._closed}
-        level: List[Tuple[int, Tuple[str, ...]]] = [(self._root, ())]
-        while level:
-            following = []
-            for node_id, path in level:
-                if self.graph.nodes[node_id].key is not None:
-                    found[node_id] = canonical(path)
-                for name, child in sorted(self.graph.nodes[node_id].children.items()):
-                    if child not in seen and not is_position(name) and name not in _NOT_LAYERS:
-                        seen.add(child)
-                        following.append((child, (*path, name)))
-            level = following
-        return found
+        """Return the attributes that lead to variables."""
+
+        def children(node_id: int) -> Iterator[Tuple[str, int]]:
+            for name, child in self.graph.nodes[node_id].children.items():
+                if child not in self._closed and name not in _NOT_LAYERS | _REPEATED:
+                    yield name, child
+
+        found = attribute_paths(self._root, children, int)
+        return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
 
     def _with_trained(self, paths: Dict[int, Tuple[str, ...]]) -> Dict[int, Tuple[str, ...]]:
         """Add variables that only the optimizer lists: Keras 3's models do not track layers in Python lists."""
