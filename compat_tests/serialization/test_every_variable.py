@@ -176,7 +176,7 @@ def test_an_optimizer_in_an_optimizer_in_a_checkpoint(kind, tmp_path):
         with pytest.warns(scalekeeper.IncompleteRestoreWarning):
             report = scalekeeper.restore(without, path)
         name = "inside" if hasattr(inner, "_set_hyper") else "_optimizer"
-        assert f"a/kernel: {name}.momentum" in report.unused
+        assert len([each for each in report.unused if each.endswith(f"/kernel: {name}.momentum")]) == 3
 
 
 @pytest.mark.skipif("legacy" not in OPTIMIZERS and not IS_KERAS_3, reason="optimizers have slots")
