@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from .registry import AmbiguousMatchError as AmbiguousMatchError
     from .registry import ArgumentError as ArgumentError
     from .registry import ArgumentTypeError as ArgumentTypeError
+    from .registry import AssumedOrderWarning as AssumedOrderWarning
     from .registry import BrokenContractError as BrokenContractError
     from .registry import ConversionError as ConversionError
     from .registry import DemoError as DemoError
@@ -126,6 +127,7 @@ _ROOMS = {
         "AmbiguousMatchError",
         "ArgumentError",
         "ArgumentTypeError",
+        "AssumedOrderWarning",
         "BrokenContractError",
         "ConversionError",
         "DemoError",

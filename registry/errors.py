@@ -216,6 +216,10 @@ class IncompleteRestoreWarning(UserWarning):
     """Warns that a restore was not complete: something of the target or of the file is left over."""
 
 
+class AssumedOrderWarning(UserWarning):
+    """Warns that a file does not tell which variable is which, and that they were taken in order, as Keras does."""
+
+
 class ForgottenScalingWarning(UserWarning):
     """Warns that gradients are applied and the loss was not scaled, or the gradients were not unscaled."""
 

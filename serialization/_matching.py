@@ -45,6 +45,8 @@ import types
 from ._connections import Connections, Layer, input_keys
 from .keras.target import layer_classes
 
+INSIDE = "~"  # ends the path of a model, for the variables in it that only positions lead to
+
 Shape = Tuple[int, ...]
 
 MAPPING, PATH, NAME, STRUCTURE, ORDER, SHAPE, POSITION = (
@@ -142,13 +144,8 @@ def match_owners(
     )
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
-    match.by_names(lambda layer: (layer, layer))
-    if is_ordered and any(each.rpartition("/")[2].isdigit() for each in file):
-        match.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have the names of attributes
-    match.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
-    match.by_names_without_layer()
-    if has_numbers:
-        match.by_names_without_numbers()
+    match.by_models_at_paths(model_paths or {}, file_paths or {}, has_numbers)
+    match.by_all_names(has_numbers)
     if is_same_program:
         match.by_same_order()
     match.by_nested_models()
@@ -199,6 +196,7 @@ class _Match:
         self._rules: Dict[str, str] = {}
         self._closed: Dict[str, None] = {}  # names of layers that exist on both sides with other shapes
         self._notes: List[str] = []
+        self._elsewhere: Set[str] = set()  # owners in the model that no rule for the whole model may match
 
     def result(self, model: Iterable[str], file: Iterable[str]) -> Matching:
         taken = set(self._pairs.values())
@@ -266,6 +264,45 @@ class _Match:
                     f"{'/'.join(key)}: Keras's numbers and the positions of the layers contradict each other"
                 )
         return found
+
+    def by_models_at_paths(
+        self, model_paths: Mapping[str, str], file_paths: Mapping[str, str], has_numbers: bool
+    ) -> None:
+        """Match the layers of each model that the same attributes lead to among themselves."""
+        proven = _same_structures(model_paths.values(), file_paths.values())
+        in_model, in_file = (
+            _by_model(side, paths)
+            for side, paths in ((self._left_in_model(), model_paths), (self._left_in_file(), file_paths))
+        )
+        names = [{self._chosen(each) for each in side.values()} - {()} for side in (self._model, self._file)]
+        for path, model in in_model.items():
+            file = in_file.get(path, [])
+            if not file or path.split("/")[0] not in proven:
+                continue
+            here, there = ({self._chosen(each) for each in side} for side in (model, file))
+            if (here - there) & names[1] and (there - here) & names[0]:
+                self._notes.append(f"{path}: the file has another model at the same attributes, and this one elsewhere")
+                continue
+            match = _Match(model, file, self._stems, self._is_ordered, self._is_whole)
+            match.by_all_names(has_numbers)
+            if self._is_whole:
+                match.by_shape()
+                # Keras 3 joins names in a checkpoint with underscores
+                match.by_position(are_unnamed=not (here - {()} or match._pairs or match._notes))
+            for owner, other in match._pairs.items():
+                self._pair(owner, other, PATH)
+            self._notes += match._notes
+            self._elsewhere.update(each.owner for each in model if each.owner not in self._pairs)
+
+    def by_all_names(self, has_numbers: bool) -> None:
+        """Match by names, first whole ones and then parts."""
+        self.by_names(lambda layer: (layer, layer))
+        if self._is_ordered and any(each.rpartition("/")[2].isdigit() for each in self._file):
+            self.by_names(lambda layer: (layer[:1], layer[:1]))  # layers inside a layer may have names of attributes
+        self.by_names(lambda layer: (layer, layer[-1:]))  # nested models add to the names in some versions only
+        self.by_names_without_layer()
+        if has_numbers:
+            self.by_names_without_numbers()
 
     def by_names(self, split: Callable[[Layer], Tuple[Layer, Layer]]) -> None:
         """Match layers whose names are equal but for the numbers of Keras.
@@ -481,9 +518,11 @@ class _Match:
         """Return whether a person has named both layers."""
         return not any(self._is_automatic(name) for side in (one, other) for name in side[0].layer[-1:] or ("0",))
 
-    def by_position(self) -> None:
+    def by_position(self, are_unnamed: bool = False) -> None:
         in_model, in_file = list(self._left_in_model().values()), list(self._left_in_file().values())
-        are_unnamed = all(_POSITION.fullmatch(name) for each in in_file for name in (*each.layer, each.leaf))
+        are_unnamed = are_unnamed or all(
+            _POSITION.fullmatch(name) for each in in_file for name in (*each.layer, each.leaf)
+        )
         if not self._is_ordered or not are_unnamed or [e.shape for e in in_model] != [e.shape for e in in_file]:
             return
         if not self._unclear(in_model):
@@ -529,7 +568,8 @@ class _Match:
         self._rules[owner] = rule
 
     def _left_in_model(self) -> Dict[str, _Variable]:
-        return {owner: each for owner, each in self._model.items() if owner not in self._pairs}
+        taken = self._elsewhere.union(self._pairs)
+        return {owner: each for owner, each in self._model.items() if owner not in taken}
 
     def _left_in_file(self) -> Dict[str, _Variable]:
         taken = set(self._pairs.values())
@@ -671,6 +711,16 @@ def _same_structures(model_paths: Collection[str], file_paths: Collection[str]) 
     if in_model == in_file:
         return set(in_model)
     return {name for name, paths in in_model.items() if paths == in_file.get(name)} - _CONTAINERS
+
+
+def _by_model(variables: Mapping[str, _Variable], paths: Mapping[str, str]) -> Dict[str, List[_Variable]]:
+    """Return the variables without a path of their own by the path of the model around them."""
+    found: Dict[str, List[_Variable]] = {}
+    for owner, each in variables.items():
+        path = paths.get(owner, "")
+        if path.endswith(f"/{INSIDE}"):
+            found.setdefault(path, []).append(each)
+    return found
 
 
 def _by_attribute(paths: Collection[str]) -> Dict[str, Set[str]]:

@@ -4,7 +4,7 @@ Layers that a subclassed model has in attributes, lists and dictionaries are oft
 depend on what the process has built before. The attributes do not.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
 
 import contextlib
 import importlib
@@ -15,11 +15,13 @@ import h5py
 import numpy as np
 
 from ._keras_introspection import all_layers
+from ._matching import INSIDE
 from ._variables import by_owner, weights_of
 
 CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
 # children of models that number layers, or list what is reached by other attributes, too
 _POSITIONS = ("layer-", "layer_with_weights-", "keras_api", "_operations", "_functional", "_layers", "_self_tracked")
+_LISTS = ("layers",)  # a SavedModel lists there what other attributes lead to
 _SAVE = "save_own_variables"
 
 
@@ -41,28 +43,68 @@ def is_position(name: str) -> bool:
 
 
 def checkpoint_paths(model: Any) -> Dict[str, str]:
-    """Return the paths that a checkpoint of the model has, without those that number layers."""
+    """Return the paths that a checkpoint of the model has.
+
+    Positions of layers are no path: a variable that only positions lead to has the path of the model around it.
+    """
     owners = {id(_tensor(each)): owner for owner, each in by_owner(weights_of(model)).items()}
+
+    def children(each: Any) -> Iterable[Tuple[str, Any]]:
+        return () if id(_tensor(each)) in owners else tracked_children(each)
+
     found: Dict[str, str] = {}
-    seen = {id(model)}
-    level: List[Tuple[Any, Tuple[str, ...]]] = [(model, ())]
-    while level:
-        following = []
-        for each, path in level:
-            owner = owners.get(id(_tensor(each)))
-            if owner is not None:
-                found.setdefault(owner, canonical(path))
-                continue
-            for name, child in tracked_children(each):
-                if id(child) not in seen and not is_position(name):
-                    seen.add(id(child))
-                    following.append((child, (*path, name)))
-        level = following
+    for each, path in attribute_paths(model, children, id):
+        owner = owners.get(id(_tensor(each)))
+        if owner is not None:
+            found.setdefault(owner, path)
     return found
 
 
-def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
-    """Return the children that a checkpoint of an object has, without optimizers."""
+def attribute_paths(
+    root: Any, children: Callable[[Any], Iterable[Tuple[str, Any]]], identity: Callable[[Any], int]
+) -> Iterator[Tuple[Any, str]]:
+    """Yield the objects below a model with the attributes that lead to them.
+
+    Args:
+        root: The model.
+        children: Returns names and children of an object.
+        identity: Returns a number for an object.
+    """
+    found: Set[int] = set()
+    for through_positions in (False, True):
+        for each, path in _walk_attributes(root, children, identity, through_positions):
+            if path and identity(each) not in found:
+                found.add(identity(each))
+                yield each, canonical(path)
+
+
+def _walk_attributes(
+    root: Any,
+    children: Callable[[Any], Iterable[Tuple[str, Any]]],
+    identity: Callable[[Any], int],
+    through_positions: bool,
+) -> Iterator[Tuple[Any, Tuple[str, ...]]]:
+    seen = {identity(root)}
+    level: List[Tuple[Any, Tuple[str, ...]]] = [(root, ())]
+    while level:
+        following = []
+        for each, path in level:
+            yield each, path
+            for name, child in sorted(children(each), key=_names_before_lists):
+                if identity(child) in seen or (is_position(name) and not (through_positions and path)):
+                    continue
+                seen.add(identity(child))
+                is_inside = path[-1:] == (INSIDE,)
+                following.append((child, path if is_inside else (*path, INSIDE if is_position(name) else name)))
+        level = following
+
+
+def _names_before_lists(child: Tuple[str, Any]) -> Tuple[bool, str]:
+    return child[0] in _LISTS, child[0]
+
+
+def tracked_children(trackable: Any, *, with_optimizers: bool = False) -> List[Tuple[str, Any]]:
+    """Return the children that a checkpoint of an object has, without optimizers if these are not wanted."""
     tf = importlib.import_module("tensorflow")
     initialize: Any = getattr(trackable, "_maybe_initialize_trackable", None)
     if initialize is not None:  # TF 2.8 does it when the first attribute is tracked
@@ -71,7 +113,8 @@ def tracked_children(trackable: Any) -> List[Tuple[str, Any]]:
         children = trackable._trackable_children().items() if hasattr(trackable, "_trackable_children") else ()
     else:  # up to TF 2.8
         children = getattr(trackable, "_checkpoint_dependencies", ())
-    return sorted(((name, child) for name, child in children if not hasattr(child, "apply_gradients")), key=_first)
+    wanted = ((name, child) for name, child in children if with_optimizers or not hasattr(child, "apply_gradients"))
+    return sorted(wanted, key=_first)
 
 
 def _first(child: Tuple[str, Any]) -> str:

@@ -34,6 +34,12 @@ _BY_ORDER = (
     "as Keras does; a training loop with another order is not recorded in the file."
 )
 
+_BY_ORDER_OF_OWN_LOOP = (
+    "The model was compiled without a loss, so another loop than that of Keras has trained it. The optimizer's slots "
+    "in the file have no names, and were taken in the order of the model's trainable variables. If the loop gave them "
+    'in another order, pass mapping={"optimizer": [variables in that order]}.'
+)
+
 
 class _Layout(NamedTuple):
     """How the optimizer of a file lists its variables."""
@@ -101,7 +107,7 @@ class Order(NamedTuple):
 
 def name_weight_list(
     state: TrainingState, model: Any, pairs: Mapping[str, str], optimizer: OptimizerAdapter, order: Order
-) -> None:
+) -> List[str]:
     """Name the variables in the list of a training state, or note why that is not possible.
 
     Args:
@@ -111,13 +117,16 @@ def name_weight_list(
         optimizer: The adapter of the model's optimizer.
         order: What is known of the order of the model's variables.
 
+    Returns:
+        What was assumed although something in the file speaks against it, in sentences.
+
     Raises:
         ArgumentError: The caller has listed the trained variables, and the file has their names.
     """
     if order.trained is not None and (state.owners or not state.weight_list):
         raise ArgumentError(f"mapping: leave out {TRAINED!r}, as the file tells which variable each slot belongs to")
     if not state.weight_list:
-        return
+        return []
     if order.trained is None:
         possible = dict(state.owners) or _possible(state, model, pairs)
     else:
@@ -125,10 +134,10 @@ def name_weight_list(
     is_known = bool(state.owners) or order.trained is not None or len(set(possible.values())) == len(possible)
     if not is_known and not order.may_be_same:
         state.notes.append(_UNDECIDED.format(", ".join(possible)))
-        return
+        return []
     if not is_known and not order.is_rebuilt and not _is_proven(state, possible):
         state.notes.append(_UNPROVEN.format(", ".join(possible)))
-        return
+        return []
     choices = [
         (layout, _trained(state, layout, possible) if order.trained is None else list(possible))
         for layout in _layouts(state, optimizer)
@@ -142,8 +151,12 @@ def name_weight_list(
         trained = decided[0][1]
         if not _take_like_live(state, model, pairs, optimizer, trained):
             _take_by_search(state, model, pairs, optimizer, trained)
-    if decided and not is_known:
-        state.notes.append(_BY_ORDER)
+    if not decided or is_known:
+        return []
+    if state.training_config is not None and not state.training_config.get("loss"):
+        return [_BY_ORDER_OF_OWN_LOOP]
+    state.notes.append(_BY_ORDER)
+    return []
 
 
 def _is_proven(state: TrainingState, possible: Mapping[str, Shape]) -> bool:

@@ -8,7 +8,13 @@ import threading
 import warnings
 
 from ..registry._optimizer_spec import OPTIMIZERS
-from ..registry.errors import ArgumentError, IncompleteRestoreWarning, TranslationError, UnreadableFileError
+from ..registry.errors import (
+    ArgumentError,
+    AssumedOrderWarning,
+    IncompleteRestoreWarning,
+    TranslationError,
+    UnreadableFileError,
+)
 from . import formats
 from ._atomic import replacing
 from ._keras_introspection import has_layer_names, installed_keras
@@ -173,6 +179,8 @@ def load_model(
             )
             if not report.complete and not allow_partial:
                 warnings.warn(f"Not everything was restored.\n{report}", IncompleteRestoreWarning, stacklevel=3)
+            for each in report.assumptions:
+                warnings.warn(f"{path}: {each}", AssumedOrderWarning, stacklevel=3)
         elif compile and (state.weight_list or state.slots):
             warnings.warn(
                 f"{path}: holds the variables of an optimizer and not its configuration, so the model is not compiled. "

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..registry.errors import (
     ArgumentError,
+    AssumedOrderWarning,
     IncompleteRestoreError,
     IncompleteRestoreWarning,
     NothingRestoredError,
@@ -26,13 +27,13 @@ from ._keras_introspection import (
     named_layers_in,
     numbers_chosen_names,
 )
-from ._matching import Matching, Shape, common_end, match_owners, pair_variables
+from ._matching import ORDER, POSITION, Matching, Shape, common_end, match_owners, pair_variables
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
 from .keras._optimizer_config import class_chain, inner_class
-from .keras._slots import slots_of_class
+from .keras._slots import known_class, slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value
 
@@ -52,6 +53,7 @@ class RestoreReport(NamedTuple):
         rules: Variable → the rule by which it was matched: mapping, path, name, structure, order, shape or
             position.
         complete: Whether everything in the model and its optimizer came from the file, and all of the file was used.
+        assumptions: What the file does not tell and was taken as Keras itself does, in sentences.
     """
 
     path: str
@@ -62,13 +64,15 @@ class RestoreReport(NamedTuple):
     notes: List[str]
     rules: Mapping[str, str] = types.MappingProxyType({})
     complete: bool = False
+    assumptions: Sequence[str] = ()
 
     def __str__(self) -> str:
         lines = [f"{self.path}: {', '.join(self.found) or 'nothing'}"]
         for title, names in (("restored", self.matched), ("not in the file", self.missing), ("unused", self.unused)):
             if names:
                 lines.append(f"  {title} ({len(names)}): {', '.join(names)}")
-        return "\n".join(lines + [f"  note: {note}" for note in self.notes])
+        lines += [f"  note: {note}" for note in self.notes]
+        return "\n".join(lines + [f"  assumed: {each}" for each in self.assumptions])
 
 
 def restore(
@@ -107,7 +111,7 @@ def restore(
         MissingFileError: There is no such file.
     """
     adapter = adapter_of(model)
-    class_name = None if adapter is None else type(adapter.inner_optimizer).__name__
+    class_name = None if adapter is None else known_class(type(adapter.inner_optimizer).__mro__)
     roots = [name for name, each in (mapping or {}).items() if each is model]
     variables = {name: each for name, each in (mapping or {}).items() if each is not model}
     live = _Live(model, variables)
@@ -118,6 +122,8 @@ def restore(
         print(report)
     if not report.complete and not partial:
         warnings.warn(f"The restore is not complete.\n{report}", IncompleteRestoreWarning, stacklevel=2)
+    for each in report.assumptions:
+        warnings.warn(f"{path}: {each}", AssumedOrderWarning, stacklevel=2)
     return report
 
 
@@ -199,6 +205,28 @@ class _Live:
         """The names of layers with variables that are not trained although they could be."""
         layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and weights_of(layer)]
         return frozenset(layer.name for layer in layers if not layer.trainable)
+
+    def assumed_order(self, matching: Matching) -> List[str]:
+        """Return which layers of a subclassed model were matched by order only although their shapes are equal.
+
+        A functional model has connections, which decide there.
+        """
+        if self._connections() is not None:
+            return []
+        layers: Dict[str, List[Shape]] = {}
+        for owner, rule in matching.rules.items():
+            if rule in (ORDER, POSITION) and owner in self._shapes:
+                layers.setdefault(owner.rpartition("/")[0], []).append(self._shapes[owner])
+        shapes = list(layers.values())
+        alike = [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
+        if not alike:
+            return []
+        text = (
+            f"{', '.join(alike)}: Keras has numbered these layers, and the file does not tell which attributes lead to "
+            "them. They were taken in order. If the program creates them in another order than when it saved the file, "
+            f"they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
+        )
+        return [text]
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
         """Return owner among the trained variables → owner of slots, which may have other names in the file.
@@ -417,10 +445,11 @@ def restore_state(
     matching = live.match(state) if matching is None else matching
     with_weights = with_weights and bool(state.variables)
     optimizer = adapter_of(model)
+    assumed: Sequence[str] = ()
     if optimizer is not None:
         _drop_slots_of_other_class(state, optimizer)
         order = Order(live.trained, live.may_have_order_of(state, matching), is_rebuilt=may_lack_slots)
-        name_weight_list(state, model, matching.pairs, optimizer, order)
+        assumed = name_weight_list(state, model, matching.pairs, optimizer, order)
     report = RestoreReport(
         path,
         contents_of(state),
@@ -461,7 +490,8 @@ def restore_state(
         finalize_layers(model)
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
-    return report._replace(complete=not report.missing and not report.unused)
+    is_complete = not report.missing and not report.unused
+    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(matching), *assumed])
 
 
 def _missing_vocabularies(model: Any, config: Any) -> List[str]:

@@ -6,7 +6,8 @@ import tensorflow as tf
 
 import scalekeeper
 from scalekeeper import LossScaleOptimizer
-from scalekeeper.testing._optimizer_variables import difference, held_variables
+from scalekeeper.testing._optimizer_variables import difference, fill_with_unique_numbers, held_variables
+from scalekeeper.testing._optimizer_variables import numbers_of as variable_numbers
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, MODEL_SUFFIXES, OPTIMIZERS, inner_of
 from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
 
@@ -131,6 +132,53 @@ def test_optimizers_inside_optimizers_and_other_arrays(kind, tmp_path):
             assert nested_slots(other) == slots, suffix
 
 
+def tracking(base):
+    """Return an optimizer class whose second optimizer and array are in a checkpoint."""
+
+    class Tracking(holding(base)):
+        def __init__(self, learning_rate=0.25, name="Tracking", **kwargs):
+            super().__init__(learning_rate, name=name, **kwargs)
+            self.window, self.more = [], {}
+            if hasattr(self, "_set_hyper"):  # these optimizers do not track attributes
+                self._track_trackable(self._optimizer, "inside")
+                self._track_trackable(self.history, "history")
+
+        @property
+        def weights(self):
+            return super().weights + self._optimizer.weights  # as those of tensorflow-addons do
+
+    if not hasattr(base, "_set_hyper"):
+        del Tracking.weights
+    return Tracking
+
+
+@pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
+def test_an_optimizer_in_an_optimizer_in_a_checkpoint(kind, tmp_path):
+    """All variables of both come back; what an optimizer without a second one cannot take is named."""
+    Tracking = tracking(base_of(kind))  # noqa: N806
+
+    def compiled(is_wrapped, cls=Tracking):
+        model = dense_model()
+        inner = cls(0.25, momentum=0.5)
+        model.compile(LossScaleOptimizer(inner, "dynamic") if is_wrapped else inner, "mse")
+        return model, inner
+
+    for is_wrapped in (True, False):
+        model, inner = compiled(is_wrapped)
+        train(model)
+        fill_with_unique_numbers(inner, model)
+        path = tf.train.Checkpoint(optimizer=model.optimizer, net=model).save(str(tmp_path / str(is_wrapped)))
+        other, found = compiled(is_wrapped)
+        report = scalekeeper.restore(other, path)
+        assert report.complete, report
+        assert difference(variable_numbers(inner, model), variable_numbers(found, other)) == ""
+        without, _ = compiled(is_wrapped, base_of(kind))
+        with pytest.warns(scalekeeper.IncompleteRestoreWarning):
+            report = scalekeeper.restore(without, path)
+        name = "inside" if hasattr(inner, "_set_hyper") else "_optimizer"
+        assert len([each for each in report.unused if each.endswith(f"/kernel: {name}.momentum")]) == 3
+
+
 @pytest.mark.skipif("legacy" not in OPTIMIZERS and not IS_KERAS_3, reason="optimizers have slots")
 def test_a_slot_list_with_an_unusual_name(tmp_path):
     """A slot list of one's own keeps its values, whatever it and its variables are called."""
@@ -154,6 +202,10 @@ def test_a_slot_list_with_an_unusual_name(tmp_path):
         if suffix != ".npz":
             loaded = scalekeeper.load_model(path, custom_objects={"Averaging": Averaging})
             assert numbers_of(loaded) == expected, suffix
+    other = compiled()
+    path = tf.train.Checkpoint(optimizer=model.optimizer, net=model).save(str(tmp_path / "checkpoint"))
+    assert scalekeeper.restore(other, path).complete
+    assert numbers_of(other) == expected
 
 
 def describing(kind):

@@ -8,7 +8,7 @@ import tensorflow as tf
 import scalekeeper
 from scalekeeper.registry.errors import IncompleteRestoreError
 from scalekeeper_test_support.installed_keras import IS_KERAS_3, WRITES_KERAS_FILES
-from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, train
+from scalekeeper_test_support.unique_numbers import dense_model, fill, numbers_of, slots_of, train
 
 pytestmark = [
     pytest.mark.skipif(not WRITES_KERAS_FILES, reason="this Keras writes no .keras files"),
@@ -168,3 +168,35 @@ def test_the_list_of_trained_variables_is_checked(tmp_path):
     scalekeeper.save_model(model, tmp_path / "own.keras", probe=False)
     with pytest.raises(scalekeeper.ArgumentError, match="leave out 'optimizer'"):
         scalekeeper.restore(model, tmp_path / "own.keras", mapping={"optimizer": model.trainable_variables})
+
+
+@pytest.mark.skipif(IS_KERAS_3, reason="the files of Keras 3 have the attributes")
+def test_layers_that_a_file_of_keras_2_numbers(tmp_path):
+    """They are taken in order, as Keras does, and a warning names them."""
+    path = tmp_path / "m.weights.h5"
+    model = trained_coder(("encoder", "decoder"), is_named=True)
+    model.save_weights(path)
+    for order, at in ((("encoder", "decoder"), "encoder"), (("decoder", "encoder"), "decoder")):
+        other = trained_coder(order, is_named=True)
+        with pytest.warns(scalekeeper.AssumedOrderWarning, match="the_encoder"):
+            report = scalekeeper.restore(other, path, partial=True)
+        assert len(report.assumptions) == 1
+        assert getattr(other, at).kernel.numpy().tolist() == model.encoder.kernel.numpy().tolist()
+
+
+def test_a_model_that_was_compiled_without_a_loss(tmp_path):
+    """The order of its loop is not known: a warning says how it was taken, unless the caller tells the order."""
+    model = dense_model()
+    model.compile(tf.keras.optimizers.SGD(0.25, momentum=0.5))
+    train(model)
+    fill(model)
+    model.save(str(tmp_path / "m.keras"))
+    other = dense_model()
+    other.compile(tf.keras.optimizers.SGD(0.25, momentum=0.5))
+    with pytest.warns(scalekeeper.AssumedOrderWarning, match="without a loss"):
+        scalekeeper.restore(other, tmp_path / "m.keras")
+    assert numbers_of(other)["slots"] == numbers_of(model)["slots"]
+    variables = other.trainable_variables
+    listed = [*variables[4:], *variables[2:4], *variables[:2]]
+    assert not scalekeeper.restore(other, tmp_path / "m.keras", mapping={"optimizer": listed}).assumptions
+    assert slots_of(other)["c/kernel"] == slots_of(model)["a/kernel"]

@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Set
 import collections.abc  # for isinstance: TensorFlow's wrapper of a dict is not a typing.Mapping
 
 from ...serialization._keras_introspection import package_of
+from ...serialization._object_paths import tracked_children
 from ...serialization._variables import owners_of
 from ...serialization.keras._slots import owner_after_part
 
@@ -50,9 +51,12 @@ def inventory(optimizer: Any, variables: Sequence[Any], *, with_strangers: bool 
     """
     found = Inventory({}, {})
     seen = {identity(variable) for variable in variables}
-    _add(found, optimizer, "", variables, seen, with_strangers)
-    for path, inside in nested_adapters(optimizer).items():
-        _add(found, inside, f"{path}.", variables, seen, with_strangers)
+    holders = {"": optimizer, **{f"{path}.": inside for path, inside in nested_adapters(optimizer).items()}}
+    for prefix, each in holders.items():
+        _add_slots(found, each, prefix, variables, seen, with_strangers)
+    # some list the variables of the optimizer inside, too, where they have no owners
+    for prefix, each in holders.items():
+        _add_listed(found, each, prefix, seen)
     for path, each in _walk(optimizer.inner_optimizer, "", 0, set()):
         if is_variable(each) and identity(each) not in seen:
             seen.add(identity(each))
@@ -64,6 +68,26 @@ def nested_adapters(optimizer: Any) -> Dict[str, Any]:
     """Return path → adapter of the optimizers inside an optimizer."""
     found = _walk(optimizer.inner_optimizer, "", 0, set())
     return {path: optimizer._adapter_of_nested(each) for path, each in found if is_optimizer(each)}
+
+
+def checkpoint_names(optimizer: Any) -> Dict[str, str]:
+    """Return path in a checkpoint → path of the optimizers inside an optimizer."""
+    paths = {id(each.inner_optimizer): path for path, each in nested_adapters(optimizer).items()}
+    found: Dict[str, str] = {}
+    level: List[Tuple[Any, Tuple[str, ...]]] = [(optimizer.inner_optimizer, ())] if paths else []
+    seen: Set[int] = set()
+    for _ in range(_DEPTH):
+        following = []
+        for holder, names in level:
+            for name, child in tracked_children(holder, with_optimizers=True):
+                if id(child) in seen or is_variable(child):
+                    continue
+                seen.add(id(child))
+                if id(child) in paths:
+                    found[".".join((*names, name))] = paths[id(child)]
+                following.append((child, (*names, name)))
+        level = following
+    return found
 
 
 def iterations_of(inner: Any) -> Any:
@@ -87,10 +111,10 @@ def is_optimizer(value: Any) -> bool:
     return hasattr(value, "apply_gradients") and hasattr(value, "iterations") and not isinstance(value, type)
 
 
-def _add(
+def _add_slots(
     found: Inventory, optimizer: Any, prefix: str, variables: Sequence[Any], seen: Set[int], with_strangers: bool
 ) -> None:
-    """Add the variables that one optimizer lists; those that are seen already are not added again."""
+    """Add the slots and counters of one optimizer; those that are seen already are not added again."""
     inner = optimizer.inner_optimizer
     for owner, slots in _own_slots(optimizer, variables).items():
         new = {prefix + name: slot for name, slot in slots.items() if identity(slot) not in seen}
@@ -110,11 +134,15 @@ def _add(
     if product is not None and identity(product) not in seen:
         others[MOMENTUM_CACHE] = product
     seen.update(identity(each) for each in others.values())
+    found.others.update({prefix + name: each for name, each in others.items()})
+
+
+def _add_listed(found: Inventory, optimizer: Any, prefix: str, seen: Set[int]) -> None:
+    """Add the other variables that one optimizer lists."""
     for weight in optimizer.weights:
         if identity(weight) not in seen:
             seen.add(identity(weight))
-            others[_unique(_path(weight)[-1], others)] = weight
-    found.others.update({prefix + name: each for name, each in others.items()})
+            found.others[_unique(prefix + _path(weight)[-1], found.others)] = weight
 
 
 def _own_slots(optimizer: Any, variables: Sequence[Any]) -> Dict[str, Dict[str, Any]]:

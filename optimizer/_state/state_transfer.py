@@ -1,7 +1,8 @@
 """The training state of a LossScaleOptimizer in its variables: given out and taken over, in every Keras generation."""
 
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+import dataclasses
 import sys
 import warnings
 
@@ -43,6 +44,7 @@ from .inventory import (
     MOMENTUM_CACHE,
     RATE,
     Inventory,
+    checkpoint_names,
     identity,
     inventory,
     iterations_of,
@@ -242,6 +244,7 @@ def take_state(
     and ``check`` may refuse what it likes.
     """
     create_slots(optimizer, variables)
+    state = _with_own_names(optimizer, state)
     _create_nested_slots(optimizer, state, variables, pairs)
     plan = _plan(optimizer, state, inventory(optimizer, variables, with_strangers=not variables), pairs)
     if is_strict:
@@ -268,6 +271,25 @@ def _create_nested_slots(
             create_slots(nested, [each for each, has_slot in zip(variables, of_owner.values()) if has_slot])
         elif any(_is_in(path, name) for name in state.scalars) and hasattr(nested.inner_optimizer, "_create_hypers"):
             nested.inner_optimizer._create_hypers()
+
+
+def _with_own_names(optimizer: Any, state: TrainingState) -> TrainingState:
+    """Return a state in which optimizers inside have the names of attributes, and not those of a checkpoint's children.
+
+    Optimizers with slots are not tracked by their attributes, so classes choose the names of these children.
+    """
+    names = {child: path for child, path in checkpoint_names(optimizer).items() if child != path}
+    known = {name.rpartition(".")[0] for each in (*state.slots.values(), state.scalars) for name in each}
+    names = {child: path for child, path in names.items() if path not in known}
+    if not names.keys() & known:
+        return state
+
+    def renamed(values: Mapping[str, Value]) -> Dict[str, Value]:
+        split = ((name.rpartition("."), value) for name, value in values.items())
+        return {names.get(path, path) + dot + last: value for (path, dot, last), value in split}
+
+    slots = {owner: renamed(each) for owner, each in state.slots.items()}
+    return dataclasses.replace(state, slots=slots, scalars=renamed(state.scalars))
 
 
 def _is_in(path: str, name: str) -> bool:
@@ -371,17 +393,19 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
         for name, slot in each.items()
         if (owner, name) not in used and not is_unused_there(name, slot.shape)
     ]
-    shared = _iterations_inside(optimizer) if state.writer.scalekeeper is not None else frozenset()
+    holds_all = state.writer.scalekeeper is not None
+    shared = _iterations_inside(optimizer) if holds_all else {}
     for name, variable in here.others.items():
         value: Any = state.scalars.get(name)
         if value is None and name == MOMENTUM_CACHE:
             value = _product_of_momenta(state, plan)
-        elif value is None and identity(variable) in shared:  # a state has a variable that optimizers share once
+        elif value is None and identity(variable) in shared.values():  # a state has a shared variable once
             value = state.iterations
         plan.add(name, variable, value)
     # in a checkpoint, hyperparameters are variables, too; the configuration decides about them
-    arguments = inner_config(optimizer._serialized_inner())["config"]
-    plan.unused += [name for name in state.scalars if name not in here.others and name not in arguments]
+    arguments = _arguments(optimizer)
+    unused = (name for name in state.scalars if name not in here.others and name not in arguments)
+    plan.unused += [name for name in unused if not _is_shared_count(optimizer, state, name)]
     plan.add("iterations", iterations_of(optimizer.inner_optimizer), state.iterations)
     loss_scale = loss_scale_variables(optimizer)
     for name, variable in loss_scale.items():
@@ -390,9 +414,25 @@ def _plan(optimizer: Any, state: TrainingState, here: Inventory, pairs: Mapping[
     return plan
 
 
-def _iterations_inside(optimizer: Any) -> FrozenSet[int]:
-    """Return the identities of the iterations of optimizers inside, which some share from the first step on."""
-    return frozenset(identity(iterations_of(each.inner_optimizer)) for each in nested_adapters(optimizer).values())
+def _arguments(optimizer: Any) -> Set[str]:
+    """Return the arguments in the configurations of an optimizer and of those inside it."""
+    found = set(inner_config(optimizer._serialized_inner())["config"])
+    for path, nested in nested_adapters(optimizer).items():
+        found.update(f"{path}.{name}" for name in inner_config(nested._serialized_inner())["config"])
+    return found
+
+
+def _iterations_inside(optimizer: Any) -> Dict[str, int]:
+    """Return name → identity of the iterations of optimizers inside, which some share from the first step on."""
+    nested = nested_adapters(optimizer)
+    return {f"{path}.{ITERATIONS}": identity(iterations_of(each.inner_optimizer)) for path, each in nested.items()}
+
+
+def _is_shared_count(optimizer: Any, state: TrainingState, name: str) -> bool:
+    """Return whether an entry is the iterations of an optimizer inside, which shares those of the outer one."""
+    own = identity(iterations_of(optimizer.inner_optimizer))
+    is_shared = _iterations_inside(optimizer).get(name) == own
+    return is_shared and state.iterations == int(state.scalars[name].read())
 
 
 def _convert_momentum(value: Value, state: TrainingState, optimizer: Any) -> Value:

@@ -26,20 +26,25 @@ import os
 import re
 import types
 
+import numpy as np
+
 from ...registry._documents import ADVANCE, HOLD
 from ...registry.errors import AmbiguousMatchError, ArgumentError, MissingFileError, UnreadableFileError, unknown
 from .._connections import Connections, connections_from_json
 from .._matching import common_end
-from .._object_paths import CHECKPOINT, canonical, is_position
+from .._object_paths import CHECKPOINT, attribute_paths, is_position
 from ..keras._slots import (
     class_of_slots,
     ending_part,
+    is_slot_attribute,
+    leading_part,
     owner_after_part,
     owner_and_slot,
     scalar_name,
     slot_of_attribute,
     slot_of_part,
     slot_part,
+    slots_of_class,
 )
 from ..keras.profile import (
     MODEL_NAMES_CHILD,
@@ -49,7 +54,7 @@ from ..keras.profile import (
     KerasProfile,
     profile_of_checkpoint,
 )
-from ..training_state import SKIPS, TOTAL, TrainingState, Value, Writer, complete_skips
+from ..training_state import ITERATIONS, RATE, SKIPS, TOTAL, TrainingState, Value, Writer, complete_skips
 from . import ModelInCode
 from ._object_graph import ObjectGraph, Slot
 
@@ -64,6 +69,9 @@ _LISTS = ("_variables", "_index_dict", "_momentums", "_velocities", TRAINED)  # 
 _DEPTH = 2  # of a model below the root of a checkpoint
 _MOST_CANDIDATES = 100
 _NOT_SCALARS = _HYPERS | {"_current_learning_rate", SKIPPED_STEPS_CHILD}
+_ALL_VARIABLES = (TRAINED, "_variables")
+# children of an optimizer that do not lead to its own variables and those of optimizers inside
+_APART = _OF_MODEL | {"_variables", "loss_scale", "base_optimizer", SKIPS}
 # children of a model that are not layers
 _NOT_LAYERS = frozenset({"keras_api", "signatures", "save_counter"}).union(
     f"{underscore}{name}"
@@ -250,8 +258,7 @@ class _Parts:
         return "loss_scale" in children and self._graph.nodes[children["loss_scale"]].key is None
 
     def _has_iterations(self, node_id: int) -> bool:
-        found = (self._value(self._graph.child(node_id, name)) for name in _ITERATIONS)
-        return any(value is not None and value.shape == () and value.dtype == "int64" for value in found)
+        return _has_iterations(self._checkpoint, node_id)
 
     def _has_settings(self, node_id: int, outer: int) -> bool:
         """Return whether a node with iterations has more of an optimizer, and nothing of a model."""
@@ -262,7 +269,12 @@ class _Parts:
             return True
         if not any(name in children for name in (*_HYPERS, *_RATES, *_LISTS)):
             return False
-        return all(name in _LISTS or self._is_list(child) for name, child in children.items())
+        # the root may have counters beside an optimizer
+        may_hold_others = node_id != 0 or any(name in children for name in _LISTS)
+        return all(
+            name in _LISTS or self._is_list(child) or (may_hold_others and is_inner_optimizer(self._checkpoint, child))
+            for name, child in children.items()
+        )
 
     def _is_list(self, node_id: int) -> bool:
         """Return whether a node is a variable, a list of variables or without children, as those of optimizers are."""
@@ -383,17 +395,32 @@ class _Parts:
         is_only_one = len(optimizers) == 1 and (len(self.optimizers) == 1 or model.optimizer is not None)
         return optimizers[0] if is_only_one else None
 
-    def _value(self, node_id: Optional[int]) -> Optional[Value]:
-        return _value(self._checkpoint, node_id)
-
 
 def inner_of(graph: ObjectGraph, optimizer: int) -> int:
     """Return the node of the inner optimizer's variables: from TF 2.3 to Keras 2's end, the optimizer itself."""
     for name in _INNER:
         child = graph.child(optimizer, name)
-        if child is not None and graph.nodes[child].children:  # from TF 2.3 on base_optimizer exists and is empty
+        if child is None or not graph.nodes[child].children:  # from TF 2.3 on base_optimizer exists and is empty
+            continue
+        if not _has_own_slots(graph, optimizer):  # as an optimizer of a user's own may have that holds another one
             return child
     return optimizer
+
+
+def _has_own_slots(graph: ObjectGraph, optimizer: int) -> bool:
+    node = graph.nodes[optimizer]
+    return bool(node.slots) or not set(graph.listed(node.children.get("_variables"))) <= {*node.children.values()}
+
+
+def is_inner_optimizer(checkpoint: "_Checkpoint", node_id: int) -> bool:
+    """Return whether a node below an optimizer is an optimizer, too; it may share the iterations of the other one."""
+    node = checkpoint.graph.nodes[node_id]
+    return bool(node.slots) or _has_iterations(checkpoint, node_id) or TRAINED in node.children
+
+
+def _has_iterations(checkpoint: "_Checkpoint", node_id: int) -> bool:
+    found = (_value(checkpoint, checkpoint.graph.child(node_id, name)) for name in _ITERATIONS)
+    return any(value is not None and value.shape == () and value.dtype == "int64" for value in found)
 
 
 def _numbered(names: Mapping[str, int], start: str) -> List[str]:
@@ -437,6 +464,8 @@ class _Reading:
         self._trained = trained
         self._closed = closed  # the nodes of all optimizers
         self._model_names = model_names
+        self._nested = self._find_nested()
+        self._read: Set[int] = set()  # nodes of the optimizer's variables
 
     def take(self) -> None:
         """Take everything."""
@@ -444,14 +473,24 @@ class _Reading:
         if self._optimizer is not None:
             self._take_loss_scale(self._optimizer, self.inner)
             self._take_scalars(self.inner)
-            self._take_slots(self._optimizer, self.inner, self._trained)
+            self._take_slots(self._optimizer, self.inner)
+            self._take_others()
             self._take_skipped_steps(self._optimizer, self.inner)
 
     # The optimizer
 
+    def _find_nested(self) -> Dict[str, int]:
+        """Return path → node of the optimizers that the optimizer holds."""
+        if self._optimizer is None:
+            return {}
+        found = self.graph.walk(self.inner, _APART)
+        return {
+            ".".join(path): node_id for node_id, path in found if path and is_inner_optimizer(self.checkpoint, node_id)
+        }
+
     def has_slots(self) -> bool:
         """Return whether the optimizer tells which variables are its own."""
-        return bool(self._trained or self._slot_nodes() or self._variables_in_lists(self.inner))
+        return bool(self._trained or self._slot_nodes() or self._variables_in_all_lists())
 
     def owns_something(self) -> bool:
         """Return whether the optimizer has a slot of a variable of the model, or lists one."""
@@ -459,11 +498,17 @@ class _Reading:
             return True
         if self._trained or not self.owners:
             return False
-        return any(slots_by_name(self._variables_in_lists(self.inner), self.class_name, list(self.state.variables)))
+        return any(slots_by_name(self._variables_in_all_lists(), self.class_name, list(self.state.variables)))
 
     def _slot_nodes(self) -> List[Slot]:
-        nodes = [] if self._optimizer is None else [self.inner, self._optimizer]
+        nodes = [] if self._optimizer is None else [self.inner, self._optimizer, *self._nested.values()]
         return [slot for node_id in dict.fromkeys(nodes) for slot in self.graph.nodes[node_id].slots]
+
+    def _variables_in_all_lists(self) -> Dict[int, str]:
+        found: Dict[int, str] = {}
+        for node_id in (self.inner, *self._nested.values()):
+            found.update(self._variables_in_lists(node_id))
+        return found
 
     def _profile(self, inner: int) -> Optional[KerasProfile]:
         return profile_of_checkpoint(self.graph.nodes[inner].children)
@@ -484,12 +529,37 @@ class _Reading:
 
     def _take_scalars(self, inner: int) -> None:
         for name, value in self.numbers(inner).items():
+            self._read.add(self.graph.nodes[inner].children[name])
             if name in _ITERATIONS:
                 self.state.iterations = value.whole_number()
             elif name in _RATES:
                 self.state.learning_rate = float(value.number())
             elif name not in _NOT_SCALARS:
                 self.state.scalars[scalar_name(name)] = value
+
+    def _take_nested(self, path: str, nested: int) -> None:
+        """Take the state of an optimizer inside; what belongs to no variable gets names such as ``fast.iterations``."""
+        scalars = self.state.scalars
+        for name, value in self.numbers(nested).items():
+            self._read.add(self.graph.nodes[nested].children[name])
+            if name in _ITERATIONS:
+                scalars[f"{path}.{ITERATIONS}"] = value
+            elif name in _RATES:
+                scalars[f"{path}.{RATE}"] = value
+            elif name not in _NOT_SCALARS:
+                scalars[f"{path}.{scalar_name(name)}"] = value
+        if self.state.iterations is not None:  # without its own, it shares them
+            scalars.setdefault(f"{path}.{ITERATIONS}", Value.of(np.int64(self.state.iterations)))
+        trained = self.graph.listed(self.graph.child(nested, TRAINED))
+        self._take_slots_of(nested, trained, None, f"{path}.")
+
+    def _take_others(self) -> None:
+        """Take the variables of the optimizer that are none of the above, by the attributes that lead to them."""
+        for node_id, path in self.graph.walk(self.inner, _APART):
+            if path and path[-1] not in _NOT_SCALARS and node_id not in self._read and node_id not in self.owners:
+                value = self._value(node_id)
+                if value is not None and not any(name.startswith("_trainable_variables") for name in path):
+                    self.state.scalars.setdefault(".".join(path), value)
 
     def _take_skipped_steps(self, optimizer: int, inner: int) -> None:
         stored = self._value(self.graph.child(optimizer, SKIPPED_STEPS_CHILD))
@@ -504,42 +574,76 @@ class _Reading:
 
     # Slots
 
-    def _take_slots(self, optimizer: int, inner: int, trained: List[int]) -> None:
-        for slot in self._slot_nodes():
-            self._take_slot(self.owners.get(slot.owner), slot.name, slot.node_id)
-        names = self._variables_in_lists(inner)
-        if trained:
-            of_trained = slots_of_trained(list(names.items()), len(trained), self.class_name)
-            of_trained = of_trained or self._slots_in_lists(inner, trained)
-            found = {node_id: (self.owners.get(trained[index]), slot) for node_id, (index, slot) in of_trained.items()}
-        else:
-            found = dict(slots_by_name(names, self.class_name, list(self.state.variables)))
-        for node_id, (owner, name) in found.items():
-            self._take_slot(owner, name, node_id)
+    def _take_slots(self, optimizer: int, inner: int) -> None:
+        if optimizer != inner:
+            self._take_slot_nodes(optimizer)
+        self._take_slots_of(inner, self._trained, self.class_name)
         # from TF 2.11 on the list of all variables begins with the iterations
         listed = self.graph.listed(self.graph.child(inner, "_variables"))
         is_keras_2 = self.graph.child(inner, TRAINED) is None
         is_keras_2_10 = bool(listed) and is_keras_2 and self.graph.child(inner, "_iterations") not in listed
         self.state.has_bare_momentum = is_keras_2_10 and any("rms" in slots for slots in self.state.slots.values())
+        for path, nested in self._nested.items():
+            self._take_nested(path, nested)
         if not self.state.variables:
             first = {owner: next(iter(slots.values())) for owner, slots in self.state.slots.items()}
             self.state.owners = {owner: value.shape for owner, value in first.items()}
-        unmatched = [name for node_id, name in names.items() if node_id not in found]
-        if unmatched:
-            self.state.notes.append(f"Slots of unknown variables: {', '.join(unmatched)}.")
 
-    def _slots_in_lists(self, inner: int, trained: List[int]) -> Dict[int, Tuple[int, str]]:
-        """Return the same as :func:`slots_of_trained`, by the lists of Keras 3: one slot for each trained variable."""
+    def _take_slots_of(self, inner: int, trained: List[int], class_name: Optional[str], prefix: str = "") -> None:
+        """Take the slots of an optimizer, whose names get a prefix if it is inside another one."""
+        self._take_slot_nodes(inner, prefix)
+        names = self._variables_in_lists(inner)
+        if trained:
+            class_name = class_of_listed(list(names.items()), class_name)
+            of_trained = {
+                **self._slots_in_lists(inner, len(trained), class_name),
+                **slots_of_trained(list(names.items()), len(trained), class_name),
+            }
+            found = {node_id: (self.owners.get(trained[index]), slot) for node_id, (index, slot) in of_trained.items()}
+        else:
+            found = dict(slots_by_name(names, class_name, list(self.state.variables)))
+        by_attribute = self._slots_by_attribute(inner, class_name)
+        for node_id, (owner, name) in found.items():
+            self._take_slot(owner, prefix + by_attribute.get(node_id, name), node_id)
+        lists = self._lists(inner)
+        not_slots = {node_id for name, listed in lists.items() if not is_slot_attribute(name) for node_id in listed}
+        unmatched = [node_id for node_id in names if node_id not in found and node_id not in not_slots]
+        if unmatched:
+            self._read.update(unmatched)
+            self.state.notes.append(f"Slots of unknown variables: {', '.join(names[each] for each in unmatched)}.")
+
+    def _take_slot_nodes(self, optimizer: int, prefix: str = "") -> None:
+        for slot in self.graph.nodes[optimizer].slots:
+            self._take_slot(self.owners.get(slot.owner), prefix + slot.name, slot.node_id)
+
+    def _lists(self, inner: int) -> Dict[str, List[int]]:
+        """Return the lists of variables in an optimizer's attributes."""
         children = self.graph.nodes[inner].children
-        lists = {
-            name: self.graph.listed(child) for name, child in children.items() if name not in (TRAINED, "_variables")
+        lists = {name: self.graph.listed(child) for name, child in children.items() if name not in _ALL_VARIABLES}
+        return {
+            name: listed
+            for name, listed in lists.items()
+            if listed and all(self.graph.nodes[node_id].key is not None for node_id in listed)
         }
-        found: Dict[int, Tuple[int, str]] = {}
-        for name, node_ids in lists.items():
-            slot = slot_of_attribute(name, self.class_name)
-            if slot is not None and len(node_ids) == len(trained):
-                found.update({node_id: (index, slot) for index, node_id in enumerate(node_ids)})
-        return found
+
+    def _slots_in_lists(self, inner: int, count: int, class_name: Optional[str]) -> Dict[int, Tuple[int, str]]:
+        """Return the same as :func:`slots_of_trained`, by the lists of Keras 3: one slot for each trained variable."""
+        return {
+            node_id: (index, slot_of_attribute(name, class_name) or name.strip("_"))
+            for name, listed in self._lists(inner).items()
+            for index, node_id in enumerate(listed)
+            if len(listed) == count
+        }
+
+    def _slots_by_attribute(self, inner: int, class_name: Optional[str]) -> Dict[int, str]:
+        """Return node → slot of variables in lists that no optimizer of Keras has, or not one of this class."""
+        is_keras = class_name is None or bool(slots_of_class(class_name))
+        return {
+            node_id: name.strip("_")
+            for name, listed in self._lists(inner).items()
+            for node_id in listed
+            if not (is_slot_attribute(name) if is_keras else slot_of_attribute(name, class_name))
+        }
 
     def _variables_in_lists(self, inner: int) -> Dict[int, str]:
         """Return the variables in an optimizer's lists with their names, in order, without those that are children."""
@@ -557,6 +661,7 @@ class _Reading:
 
     def _take_slot(self, owner: Optional[str], slot: str, node_id: int) -> None:
         value = self._value(node_id)
+        self._read.add(node_id)
         if owner is not None and value is not None:
             self.state.slots.setdefault(owner, {})[slot] = value
 
@@ -585,21 +690,15 @@ class _Reading:
         return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
 
     def _attribute_paths(self) -> Dict[int, str]:
-        """Return the paths of variables, without those that number layers."""
-        found: Dict[int, str] = {}
-        seen = {self._root, *self._closed}
-        level: List[Tuple[int, Tuple[str, ...]]] = [(self._root, ())]
-        while level:
-            following = []
-            for node_id, path in level:
-                if self.graph.nodes[node_id].key is not None:
-                    found[node_id] = canonical(path)
-                for name, child in sorted(self.graph.nodes[node_id].children.items()):
-                    if child not in seen and not is_position(name) and name not in _NOT_LAYERS:
-                        seen.add(child)
-                        following.append((child, (*path, name)))
-            level = following
-        return found
+        """Return the attributes that lead to variables."""
+
+        def children(node_id: int) -> Iterator[Tuple[str, int]]:
+            for name, child in self.graph.nodes[node_id].children.items():
+                if child not in self._closed and name not in _NOT_LAYERS | _REPEATED:
+                    yield name, child
+
+        found = attribute_paths(self._root, children, int)
+        return {node_id: path for node_id, path in found if self.graph.nodes[node_id].key is not None}
 
     def _with_trained(self, paths: Dict[int, Tuple[str, ...]]) -> Dict[int, Tuple[str, ...]]:
         """Add variables that only the optimizer lists: Keras 3's models do not track layers in Python lists."""
@@ -652,6 +751,8 @@ class _Reading:
         ``net/dense_1/kernel``.
         """
         starts = _starts_of_slots(list(self._variables_in_lists(self.inner).items()), len(self._trained))
+        for nested in self._nested.values():
+            starts = starts or _starts_of_slots(list(self._variables_in_lists(nested).items()), len(self._trained))
         found = {}
         for node_id, start in zip(self._trained, starts):
             scope, _, leaf = self.graph.nodes[node_id].full_name.rpartition("/")
@@ -691,13 +792,20 @@ def slots_of_trained(names: List[Tuple[int, str]], count: int, class_name: Optio
     path is not in a checkpoint, but it is the same in all slots of a variable.
     """
     split = _split_slot_names(names)
-    class_name = class_of_slots(class_name, [name for _, name in names], [part for _, _, part in split])
+    class_name = class_of_listed(names, class_name)
     index = {start: position for position, start in enumerate(_starts_of_slots(names, count))}
     return {
         node_id: (index[start], slot_of_part(part, class_name) or part)
         for node_id, start, part in split
         if start in index
     }
+
+
+def class_of_listed(names: List[Tuple[int, str]], class_name: Optional[str]) -> Optional[str]:
+    """Return the class of the optimizer that lists variables of these names."""
+    parts = [part for _, _, part in _split_slot_names(names)]
+    leading = (leading_part(name) for _, name in names)  # in Keras 2
+    return class_of_slots(class_name, [name for _, name in names], parts or [each for each in leading if each])
 
 
 def _split_slot_names(names: List[Tuple[int, str]]) -> List[Tuple[int, str, str]]:

@@ -12,7 +12,7 @@ import numpy as np
 from ...registry._documents import ADVANCE
 from ...registry.errors import TranslationError
 from ..keras._slots import class_with_slots
-from ..keras.profile import SKIPPED_STEPS_CHILD, KerasProfile
+from ..keras.profile import MODEL_NAMES_CHILD, MODEL_NAMES_TRAINED, SKIPPED_STEPS_CHILD, KerasProfile
 from ..keras.target import ConversionTarget
 from ..training_state import SKIP_COUNTERS, SKIPS, with_rate_in_momentum
 from ._checkpoint_layout import OBJECT_GRAPH, Layout
@@ -29,6 +29,13 @@ def rewrite(layout: Layout, target: ConversionTarget, class_name: Optional[str])
             f"a checkpoint of Keras 2 does not tell how Keras 3 numbers the layers, so it cannot be converted for "
             f"{target.keras}: convert a whole model to .keras, or build the model in code, call "
             "scalekeeper.restore(model, path) and save it"
+        )
+    state = layout.state
+    inside = sorted({name for each in (*state.slots.values(), state.scalars) for name in each if "." in name})
+    if inside:
+        raise TranslationError(
+            f"the checkpoint has the state of an optimizer inside an optimizer ({', '.join(inside[:3])} …), which is "
+            "not converted: build the model in code, call scalekeeper.restore(model, path) and save it"
         )
     return _Rewriter(layout, target, profile, class_name).result()
 
@@ -131,7 +138,7 @@ class _Rewriter:
         }
         if profile.loss_scale_child is None:
             return self._wrapped_with_own_state(inner, state)
-        outer = self._skip_nodes()
+        outer = {**self._skip_nodes(), **self._model_names()}
         if profile.writes_loss_scale_child(version, bool(state)):
             outer[profile.loss_scale_child] = self._object(state)
         child = profile.inner_child(version)
@@ -150,10 +157,11 @@ class _Rewriter:
             inner[profile.variables_child] = self._list([*self._counters(inner), *self._listed_slots()])
         child = profile.inner_child(self._target.keras.tensorflow)
         if not state or child is None:  # a fixed scale is an argument of the inner optimizer
-            return self._object(inner)
+            return self._object({**inner, **self._model_names()})
         own = {name: state[key] for name, key in profile.state_names.items() if key in state}
         outer = {
             **self._skip_nodes(),
+            **self._model_names(),
             **own,
             **{name: node_id for name, node_id in state.items() if name not in profile.state_names.values()},
             profile.iterations_child: self._variable("iteration", np.int64(0)),
@@ -189,6 +197,21 @@ class _Rewriter:
             )
         return nodes
 
+    def _model_names(self) -> Dict[str, int]:
+        """Return the node with the names of nested models, which scalekeeper stores."""
+        assert self._layout.optimizer is not None
+        stored = self._layout.graph.named(self._layout.optimizer, MODEL_NAMES_CHILD)
+        if not stored or self._target.is_plain:
+            return {}
+        names = {
+            name: self._new[node_id]
+            for name, node_id in stored.items()
+            if not name.startswith(f"{MODEL_NAMES_TRAINED}/") and node_id in self._new
+        }
+        if not self._profile.has_slots and self._profile.trained_child is None:
+            names.update({f"{MODEL_NAMES_TRAINED}/{index}": each for index, each in enumerate(self._trained())})
+        return {MODEL_NAMES_CHILD: self._object(names)}
+
     def _slots(self, inner: Dict[str, int]) -> List[Slot]:
         """Create the slots: slots of the graph for legacy optimizers, lists among the attributes for others."""
         state = self._layout.state
@@ -202,7 +225,13 @@ class _Rewriter:
             return [Slot(node_ids[owner], name, node_id) for (owner, name), node_id in made.items()]
         for name in dict.fromkeys(name for _, name in made):
             listed = [made[owner, name] for owner in state.variables if (owner, name) in made]
-            for attribute in self._profile.slot_attributes(name, self._class_name):
+            attributes = self._profile.slot_attributes(name, self._class_name)
+            if not attributes:
+                raise TranslationError(
+                    f"no optimizer of {self._target.keras} has the slot {name}: build the model in code, call "
+                    "scalekeeper.restore(model, path) and save it"
+                )
+            for attribute in attributes:
                 inner[attribute] = self._list(listed)
         return []
 

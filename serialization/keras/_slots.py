@@ -81,6 +81,11 @@ def slots_of_class(class_name: str) -> List[str]:
     return list(_SLOTS.get(class_name, {}))
 
 
+def known_class(classes: Sequence[type]) -> str:
+    """Return the name of the first of a class and its bases whose slots are known, or that of the class itself."""
+    return next((cls.__name__ for cls in classes if cls.__name__ in _SLOTS), classes[0].__name__)
+
+
 def listed_slots(
     class_name: Optional[str],
     arguments: Mapping[str, Any],
@@ -189,6 +194,11 @@ def slot_of_attribute(attribute: str, class_name: Optional[str]) -> Optional[str
     return next((slot for slot, names in known.items() if attribute in names.attributes), None)
 
 
+def is_slot_attribute(attribute: str) -> bool:
+    """Return whether any optimizer of Keras has the list of a slot in this attribute."""
+    return any(attribute in names.attributes for slots in [*_SLOTS.values(), _OPTIONAL] for names in slots.values())
+
+
 def _fits(parts: Sequence[str], slots: Sequence[SlotNames]) -> bool:
     if parts[0] not in slots[0].parts:
         return False
@@ -235,11 +245,15 @@ def ending_part(name: str) -> Optional[str]:
     return max((part for part in _PARTS if name.endswith("_" + part)), key=len, default=None)
 
 
+def leading_part(name: str) -> Optional[str]:
+    """Return the part for a slot in ``m/d1/kernel`` or ``Adam/m/d1/kernel``; None if there is none."""
+    return next((part for part in name.split("/")[:-1] if part in _PARTS), None)
+
+
 def owner_after_part(name: str) -> str:
     """Return the owner in ``m/d1/kernel`` or ``Adam/m/d1/kernel`` where no owners are known."""
-    parts = name.split("/")
-    found = [index for index, part in enumerate(parts[:-1]) if part in _PARTS]
-    return "/".join(parts[found[0] + 1 :] if found else parts[1:])
+    parts, part = name.split("/"), leading_part(name)
+    return "/".join(parts[1:] if part is None else parts[parts.index(part) + 1 :])
 
 
 def scalar_name(name: str, class_name: Optional[str] = None) -> str:

@@ -144,6 +144,57 @@ def test_paths_decide_before_names_that_keras_made_up():
     assert matching.missing == ["dense_1/kernel"]
 
 
+def of_two_models(numbers, names=("encoder", "decoder")):
+    """Two layers of each of two models: shapes, and the attributes that lead to the models."""
+    layers = [f"dense_{number}/kernel" for number in numbers]
+    paths = [f"{name}/~" for name in names for _ in range(2)]
+    return dict.fromkeys(layers, (4, 4)), dict(zip(layers, paths))
+
+
+def test_models_at_the_same_attributes_are_matched_among_themselves():
+    """Keras's numbers say that decoder was created first here, and attributes that it is decoder."""
+    model, model_paths = of_two_models((1, 2, 3, 4), ("decoder", "encoder"))
+    file, file_paths = of_two_models((1, 2, 3, 4))
+    matching = match_owners(model, file, model_paths=model_paths, file_paths=file_paths)
+    order = {1: 3, 2: 4, 3: 1, 4: 2}
+    assert matching.pairs == {f"dense_{one}/kernel": f"dense_{other}/kernel" for one, other in order.items()}
+    assert set(matching.rules.values()) == {"path"}
+
+
+def test_a_model_with_other_layers_at_the_same_attribute_is_not_filled_from_elsewhere():
+    """The file's encoder has another layer, so nothing else in the file is that layer."""
+    model, model_paths = of_two_models((1, 2, 3, 4))
+    file, file_paths = of_two_models((1, 2, 3, 4))
+    file["dense_2/kernel"] = (4, 5)
+    matching = match_owners(model, file, model_paths=model_paths, file_paths=file_paths)
+    assert matching.pairs == {name: name for name in ("dense_3/kernel", "dense_4/kernel")}
+
+
+def test_models_whose_layers_contradict_the_attributes_are_left_to_names():
+    """A person has named the layers, and the program has put the models at other attributes."""
+    names = ("a/kernel", "b/kernel", "c/kernel", "d/kernel")
+    model = dict.fromkeys(names, (4, 4))
+    model_paths, file_paths = (
+        dict(zip(names, (f"{first}/~", f"{first}/~", f"{second}/~", f"{second}/~")))
+        for first, second in (("x", "y"), ("y", "x"))
+    )
+    matching = match_owners(model, model, model_paths=model_paths, file_paths=file_paths)
+    assert matching.pairs == {name: name for name in names}
+    assert set(matching.rules.values()) == {"name"}
+
+
+def test_unnamed_layers_of_a_model_at_the_same_attributes_follow_each_other():
+    """Keras 3 joins the names in a checkpoint, which are then no names of layers; the model is known by its path."""
+    model, model_paths = of_two_models((1, 2, 3, 4), ("decoder", "encoder"))
+    file = {f"model/sequential_{owner}": shape for owner, shape in model.items()}
+    file_paths = dict(zip(file, ["encoder/~", "encoder/~", "decoder/~", "decoder/~"]))
+    matching = match_owners(model, file, model_paths=model_paths, file_paths=file_paths)
+    order = {1: 3, 2: 4, 3: 1, 4: 2}
+    assert matching.pairs == {
+        f"dense_{one}/kernel": f"model/sequential_dense_{other}/kernel" for one, other in order.items()
+    }
+
+
 def test_paths_against_chosen_names_are_not_matched():
     """The attribute says enc, the name says dec: a contradiction that only the caller can decide."""
     model = {"dec/kernel": (4, 4), "enc/kernel": (4, 4)}

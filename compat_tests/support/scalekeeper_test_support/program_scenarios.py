@@ -22,6 +22,7 @@ OUTCOMES = (
     "equal",  # every value of the target is the original's
     "refused",  # a ScalekeeperError, and nothing has changed
     "reported",  # values that the file does not hold are left as they were, with a warning, and the report says so
+    "assumed",  # values went to other variables of equal shape, with a warning that their order was assumed
     "left",  # values are left as they were, in silence
     "swapped",  # values have changed to something else than the original's
     "changed",  # an error, but values have changed before it
@@ -406,13 +407,15 @@ def run(
         except Exception as error:
             return Result("error", f"{type(error).__name__}: {error}")
     is_told = any(_is_ours(each) for each in [*told, *said]) or "partial" in options
+    is_assumed = any(issubclass(each.category, scalekeeper.AssumedOrderWarning) for each in said)
     after = state_of(made)
     expected = {key: value for key, value in saved.items() if key[0] in made.units}
     if form not in ("checkpoint", "manager", "h5", "keras", "saved_model", "npz"):
         # files of Keras hold no count of skipped steps
         expected, after = (_without(each, "skipped") for each in (expected, after))
     expected, after = ({key: each[key] for key in each if key[1] in only} for each in (expected, after))
-    return judged(expected, before, after, reports, is_told)
+    result = judged(expected, before, after, reports, is_told)
+    return result._replace(outcome="assumed") if is_assumed and result.outcome == "swapped" else result
 
 
 def _is_ours(warning: Any) -> bool:
