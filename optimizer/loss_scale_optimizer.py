@@ -14,7 +14,7 @@ from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
 from ..serialization._variables import value_of
-from ..serialization.keras._optimizer_config import decode_config, encode_wrapper, entries_of_subclass
+from ..serialization.keras._optimizer_config import decode_config, encode_wrapper
 from ..serialization.keras.profile import KerasProfile
 from ..serialization.optimizer_adapter import Transfer
 from ..serialization.training_state import IN_A_ROW, LAST, TOTAL, TrainingState, state_dict_of
@@ -506,20 +506,19 @@ class LossScaleOptimizer:
         inner = create_inner_optimizer(declaration, keras, families, custom_objects)
         options: Dict[str, Any] = {} if declaration.name is None else {"name": declaration.name}
         options.update(declaration.monitoring or {})
-        options.update(cls._further_arguments(config))
+        options.update(cls._further_arguments(config.get("config", config), declaration.unknown))
         skipped_steps = declaration.skipped_steps or NATIVE
         return cls(inner, decode_policy(declaration.policy, keras, custom_objects), skipped_steps, **options)
 
     @classmethod
-    def _further_arguments(cls, config: Mapping[str, Any]) -> Dict[str, Any]:
+    def _further_arguments(cls, config: Mapping[str, Any], unknown: Mapping[str, Any]) -> Dict[str, Any]:
         """Return the values in a configuration for the constructor of a subclass.
 
-        Unknown ones are among them, as it may take any keyword; if it does not, it raises an error.
+        Unknown entries are among them, as it may take any keyword; if it does not, it raises an error.
         """
         known = named_parameters(LossScaleOptimizer)
         added = [name for name in named_parameters(cls._public_class or cls) if name not in known]
-        written = config.get("config", config)
-        return {**{name: written[name] for name in added if name in written}, **entries_of_subclass(config)}
+        return {**{name: config[name] for name in added if name in config}, **unknown}
 
     # Training state
 

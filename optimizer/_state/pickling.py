@@ -19,6 +19,7 @@ from ...registry.errors import Problem, StateMismatchError, UnsupportedOperation
 from ...serialization._keras_introspection import numbers_chosen_names, package_of
 from ...serialization._matching import match_owners
 from ...serialization._variables import owners_of
+from ...serialization.keras._optimizer_config import unknown_entries
 from ...serialization.training_state import TrainingState, state_dict_of, state_of_dict
 from .._keras.config_objects import json_values
 from .._keras.keras_dispatch import KERAS_PACKAGES
@@ -98,7 +99,7 @@ def _parts(optimizer: Any) -> Tuple[Any, ...]:
     given = optimizer.get_config()
     options.update({} if given.get("name") is None else {"name": given["name"]})
     # Keras wraps the lists that are attributes of an optimizer, and these cannot be pickled.
-    options.update(json_values(optimizer._further_arguments(given)))
+    options.update(json_values(optimizer._further_arguments(given, unknown_entries(given))))
     # A policy with an update of its own may hold what cannot be copied; its variables are in the state.
     policy_parts = (held.constructed_from, None) if held.is_pure else (type(held.policy), held.policy.get_config())
     config = {**_without_numpy(inner.get_config()), **_own_schedule(inner)}

@@ -3,6 +3,7 @@
 from typing import Any, Callable, Collection, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Tuple
 
 import functools
+from types import MappingProxyType
 
 import numpy as np
 
@@ -42,6 +43,9 @@ class OptimizerConfig(NamedTuple):
     family: str = UNKNOWN  # of the inner optimizer
     monitoring: Optional[Dict[str, Any]] = None  # monitor options, as written
     optimizer: Any = None  # the inner optimizer, where the configuration holds the object itself
+    unknown: Mapping[str, Any] = MappingProxyType(
+        {}
+    )  # entries of the wrapper that neither Keras nor scalekeeper writes
 
 
 class EncodedConfig(NamedTuple):
@@ -106,14 +110,12 @@ def _decode(config: Mapping[str, Any]) -> OptimizerConfig:
         name=wrapper.get("name"),
         monitoring={name: wrapper[name] for name in MONITOR_OPTIONS if name in wrapper},
         family=_family_of_wrapper(config, wrapper) if decoded.family == UNKNOWN else decoded.family,
+        unknown=unknown_entries(wrapper),
     )
 
 
-def entries_of_subclass(config: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return what neither Keras nor scalekeeper writes for a wrapper, from what ``from_config`` receives."""
-    if "class_name" in config and not _is_wrapper(config):
-        return {}
-    wrapper = config["config"] if "class_name" in config else config
+def unknown_entries(wrapper: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return what neither Keras nor scalekeeper writes for a wrapper: arguments of a subclass, or mistakes."""
     known = {*_inner_keys(), *_scale_keys(), _SKIPPED_STEPS, *MONITOR_OPTIONS, *_WITHOUT_EFFECT_ON_WRAPPER}
     return {name: value for name, value in wrapper.items() if name not in known}
 
