@@ -175,10 +175,10 @@ def _data(evidence: Evidence) -> Iterator[Finding]:
     for each in evidence.bad_data:
         where = f" in sample {', '.join(map(str, each.samples))}" if each.samples else ""
         if not each.is_finite:
-            message = f"{each.name} has NaN or infinity{where}"
+            message = f"NaN or infinity{where}"
             yield Finding(DATA, ERROR, each.name, None, None, message, "remove or repair these samples")
         elif evidence.replay is None or evidence.replay.origin is not None:
-            message = f"{each.name} has numbers up to {each.largest:.3g}{where}, and float16 ends at {LARGEST:g}"
+            message = f"numbers up to {each.largest:.3g}{where}, and float16 ends at {LARGEST:g}"
             advice = "remove or repair these samples, or scale the inputs before the model casts them to float16"
             yield Finding(DATA, ERROR, each.name, None, None, message, advice)
 

@@ -8,11 +8,11 @@ import tensorflow as tf
 from ..diagnosis._recording import RunRecord, ScaleFacts
 from ..diagnosis._result import Diagnosis, diagnosis_of, settled_scale
 from ..registry.errors import ArgumentError, ArgumentTypeError, StrategyError, UnsupportedOperationError, shown
-from ..serialization._keras_introspection import installed_keras
+from ..serialization._keras_introspection import all_layers, installed_keras
 from ..serialization._variables import by_owner
 from ..serialization.probe import inference_mode
 from ._diagnosis.batches import Batch, bad_data, batches_of, is_arrays
-from ._diagnosis.isolation import optimizers_of, restored, running_eagerly, without_updates
+from ._diagnosis.isolation import optimizers_of, restored, running_eagerly, variables_of, without_updates
 from ._diagnosis.precision import Precision, reduced_types
 from ._diagnosis.recorder import Recorder, recording
 
@@ -77,6 +77,7 @@ def diagnose(
     if loss_scale is not None:
         facts = facts._replace(scale=float(loss_scale), adapts=False)
     first_origin = settled = None
+    _build(model, steps[0], loss)
     with restored(model), running_eagerly(model):
         exact = _recorded(model, steps, loss, True, True, 1.0, not reduced, names)
         if isinstance(exact, Exception):
@@ -137,6 +138,17 @@ def _samples_in(batch: Batch) -> int:
 
 
 # Running
+
+
+def _build(model: Any, batch: Batch, loss: Optional[Loss]) -> None:
+    """Let Keras create the variables of a model that has not been called yet."""
+    if all(getattr(layer, "built", True) for layer in all_layers(model)):
+        return
+    try:
+        model(tf.nest.map_structure(tf.convert_to_tensor, batch.x), **inference_mode(model))
+    except Exception:  # for example a model with a train_step and no call
+        with running_eagerly(model), without_updates(model, None), restored(model):
+            _step(model, batch, loss, None)
 
 
 class _Recorded(NamedTuple):
@@ -235,9 +247,8 @@ def _scale_facts(model: Any) -> ScaleFacts:
     overflows: Dict[str, int] = {}
     scale, adapts = None, False
     for each in optimizers:
-        telemetry = getattr(each, "telemetry", None)
-        if telemetry is not None:
-            overflows.update({name: count for name, count in telemetry.overflows.items() if count})
+        if variables_of(each) and hasattr(each, "telemetry"):  # which creates iterations up to 2.10
+            overflows.update({name: count for name, count in each.telemetry.overflows.items() if count})
         found = _scale_of(each)
         if found is not None and scale is None:
             scale, adapts = found, _adapts(each)

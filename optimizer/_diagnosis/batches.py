@@ -77,7 +77,7 @@ def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
 
 def bad_data(model: Any, data: Batch, first_sample: int = 0) -> List[BadData]:
     """Return the inputs above float16's range, and the inputs, targets and weights that are not finite."""
-    names = list(getattr(model, "input_names", None) or ())
+    names = list(getattr(model, "input_names", None) or [each.name for each in getattr(model, "inputs", None) or ()])
     found = []
     for title, nest in zip(("x", "y", "sample_weight"), data):
         for name, array in _named(title, nest, names if title == "x" else ()):

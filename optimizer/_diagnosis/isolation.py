@@ -77,7 +77,7 @@ def restored(model: Any) -> Iterator[None]:
     """Give variables, random states and attributes of Keras the values that they had before the block."""
     candidates = [*model.variables, *(each for metric in model.metrics for each in metric.variables)]
     for optimizer in optimizers_of(model):
-        candidates += _variables_of(optimizer)
+        candidates += variables_of(optimizer)
     candidates += [getattr(model, name) for name in ("_train_counter",) if hasattr(model, name)]
     variables = list({id(each): each for each in candidates if hasattr(each, "assign")}.values())
     before = values_of(variables)
@@ -100,7 +100,8 @@ def _is_same(old: Any, new: Any) -> bool:
     return old.tobytes() == new.tobytes()  # NaN too
 
 
-def _variables_of(optimizer: Any) -> List[Any]:
+def variables_of(optimizer: Any) -> List[Any]:
+    """Return the variables that an optimizer has created."""
     try:
         variables = optimizer.variables
         return list(variables() if callable(variables) else variables)

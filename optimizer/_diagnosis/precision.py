@@ -42,7 +42,8 @@ class Precision:
         policy = getattr(layer, _POLICY, None)
         types = self._model_types if policy is None else _types_of(policy)
         self._types[id(layer)] = types
-        if self._in_float32 and policy is not None and types[0] in _REDUCED:
+        # a layer that is not built would get variables that Keras does not cast
+        if self._in_float32 and policy is not None and types[0] in _REDUCED and layer.built:
             before = {name: vars(layer)[name] for name in (_POLICY, _COMPUTE) if name in vars(layer)}
             self._replaced.append((layer, before))
             vars(layer)[_POLICY] = _float32_policy()  # not setattr, with which Keras would track it
