@@ -126,7 +126,7 @@ def diagnosis_of(
     notes: Sequence[str],
 ) -> Diagnosis:
     """Return the diagnosis of a run in float32 and, of a model that computes in float16, of its own run."""
-    layers = [spreads_of(record) for record in run.layers.values()]
+    layers = [spreads_of(record) for record in run.layers.values() if record.magnitudes or record.asked]
     loss_scale, reason = _recommended(run)
     found = findings_of(Evidence(run, replay, layers, bad_data, facts, loss_scale))
     origin = run.origin or (None if replay is None else replay.origin)

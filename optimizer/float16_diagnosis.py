@@ -273,7 +273,7 @@ def _scale_of(optimizer: Any) -> Optional[float]:
 def _adapts(optimizer: Any) -> bool:
     """Return whether the policy changes the loss scale after an overflow."""
     policy = getattr(optimizer, "loss_scale", None)
-    if hasattr(policy, "state"):
+    if policy is not None and hasattr(policy, "state"):
         return "current_loss_scale" in policy.state()
     return bool(getattr(optimizer, "dynamic", True)) and "Fixed" not in type(policy).__name__
 

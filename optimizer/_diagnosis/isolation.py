@@ -97,7 +97,7 @@ def restored(model: Any) -> Iterator[None]:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    return old.tobytes() == new.tobytes()  # NaN too
+    return bool(old.tobytes() == new.tobytes())  # NaN too
 
 
 def variables_of(optimizer: Any) -> List[Any]:
