@@ -130,7 +130,8 @@ def _require_diagnosable(
 
 
 def _is_compiled(model: Any) -> bool:
-    return bool(getattr(model, "compiled", False) or getattr(model, "_is_compiled", False))
+    # up to 2.1, a model that is not built is compiled when it is; it has an optimizer nevertheless
+    return any(getattr(model, name, None) for name in ("compiled", "_is_compiled", "optimizer"))
 
 
 def _samples_in(batch: Batch) -> int:

@@ -216,7 +216,8 @@ def attention():
     embedded = layers.Embedding(20, 16, name="embedding")(words)
     query, key = (layers.Dense(16, name=name)(embedded) for name in ("query", "key"))
     attended = layers.Attention(name="attention")([query, embedded, key])
-    normalized = layers.LayerNormalization(name="normalization")(layers.Add(name="residual")([embedded, attended]))
+    residual = layers.Add(name="residual")([embedded, attended])
+    normalized = layers.LayerNormalization(dtype="float32", name="normalization")(residual)
     outputs = layers.Dense(1, dtype="float32", name="out")(layers.GlobalAveragePooling1D(name="pooling")(normalized))
     x = np.random.RandomState(1).randint(1, 20, (SAMPLES, 10)).astype("int32")
     return compiled(tf.keras.Model(words, outputs), loss_scale=2.0**10), x, np.ones((SAMPLES, 1), np.float32)
@@ -351,7 +352,7 @@ def test_loss_scales_of_a_layer():
 
 
 def test_loss_scale_of_a_skipped_step():
-    """Given the loss scale of a step that was skipped, the layer that overflowed is found, and the attribution is told."""
+    """Given the loss scale of a step that was skipped, the layer that overflowed is found."""
     large = Computing(lambda inputs: inputs * 1000.0, "large")
     model = sequential(identity("before", 1e-3), large, identity("after"))
     with warnings.catch_warnings():
