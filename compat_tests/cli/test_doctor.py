@@ -13,6 +13,8 @@ import scalekeeper
 from scalekeeper.cli import main
 from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, global_policy, set_global_policy
 
+pytestmark = pytest.mark.slow
+
 layers = tf.keras.layers
 
 

@@ -23,7 +23,9 @@ def reduced_types(model: Any) -> List[str]:
 
 
 class Precision:
-    """Tells which types layers compute in; on request makes each layer compute in float32 when it is called.
+    """Tells which types layers compute in; on request makes each layer compute in float32.
+
+    A layer that the model does not track is found when it is called.
 
     The variables stay as they are: Keras casts them to the type that the layer computes in.
     """
@@ -33,6 +35,8 @@ class Precision:
         self._model_types = _types_of(getattr(model, _POLICY, None))
         self._types: Dict[int, Tuple[str, str]] = {}
         self._replaced: List[Tuple[Any, Dict[str, Any]]] = []
+        for layer in all_layers(model):  # at once, as layers ask each other for their types
+            self.enter(layer)
 
     def enter(self, layer: Any) -> Tuple[str, str]:
         """Return the types of a layer's own policy: what it computes in, and that of its variables."""

@@ -117,6 +117,7 @@ class Recorder:
         self._model, self._on_enter = model, on_enter
         self._is_counting, self._is_prediction = is_counting, is_prediction
         self._model_class, self._wrapper_class = keras.Model, keras.layers.Wrapper
+        self._symbol_class = getattr(keras, "KerasTensor", ())
         self._thread = threading.get_ident()
         self._stack: List[_Scope] = []
         self._scopes: Dict[int, _Scope] = {}
@@ -182,7 +183,7 @@ class Recorder:
         """Call a layer and record its inputs and outputs."""
         if threading.get_ident() != self._thread or not tf.executing_eagerly():
             return original(layer, *args, **kwargs)
-        if self.is_paused:
+        if self.is_paused or any(isinstance(each, self._symbol_class) for each in _flat((args, kwargs))):
             self._on_enter(layer)
             return original(layer, *args, **kwargs)
         scope = self._scope_of(layer)
@@ -321,7 +322,7 @@ class Recorder:
         if self._known_layers == len(self._layers):
             return
         self._known_layers = len(self._layers)
-        owned = sorted(((layer, weights_of(layer)) for layer in self._layers), key=lambda pair: -len(pair[1]))
+        owned = sorted(((layer, _weights_of(layer)) for layer in self._layers), key=lambda pair: -len(pair[1]))
         for layer, variables in owned:
             for variable in variables:
                 for each in (variable, getattr(variable, "_value", None)):
@@ -333,7 +334,7 @@ class Recorder:
         self._own_variables()
         done = set()
         for layer in self._layers:
-            for variable in weights_of(layer):
+            for variable in _weights_of(layer):
                 record = self._owners[id(variable)]
                 if id(variable) in done or not tf.as_dtype(variable.dtype).is_floating:
                     continue
@@ -439,6 +440,10 @@ class Recorder:
         for each in _flat(target):
             if _is_number(each) and _array(each).size and not math.isfinite(largest_magnitude(_array(each))):
                 self._events.append(_Event("loss", LOSS, None, FORWARD, ()))
+
+
+def _weights_of(layer: Any) -> List[Any]:
+    return weights_of(layer) if hasattr(layer, "weights") else []  # an operation of Keras 3 has none
 
 
 def _flat(nest: Any) -> List[Any]:
