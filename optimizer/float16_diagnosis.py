@@ -171,9 +171,10 @@ def _recorded(
 ) -> Any:
     """Run the batches; return what was recorded, or the exception that ended the run."""
     precision = Precision(model, in_float32)
+    recorder = Recorder(model, precision.enter, is_counting, is_prediction)
+    recorder.run.is_float32 = in_float32
     try:
-        recorder = Recorder(model, precision.enter, is_counting, is_prediction)
-        recorder.run.is_float32 = in_float32
+        precision.enter_all(model)
         with restored(model), without_updates(model, loss_scale), recording(recorder):
             for batch in steps:
                 recorder.begin_batch(_samples_in(batch))

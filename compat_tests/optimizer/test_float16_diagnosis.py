@@ -379,6 +379,31 @@ def test_bad_sample_is_found_beyond_the_batches():
     assert "700" in found.message
 
 
+def test_layers_that_all_have_float32():
+    """Under a float16 policy of the model alone, the figures are those of a float32 model."""
+    inside = tf.keras.Sequential([tf.keras.Input((FEATURES,)), layers.Dense(1, dtype="float32", name="out")])
+    found = diagnose(compiled(inside, loss_scale=2.0**10), *data())
+    assert (found.findings, found.is_replayed) == ((), False)
+    assert found.loss_scale > 1
+
+
+def test_layers_that_ask_each_other_for_their_type():
+    """A layer that casts to the type of another one, before it calls it, is in float32 from the first batch on."""
+
+    class Asking(layers.Layer):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.inside = dense("inside")
+
+        def call(self, inputs):
+            return self.inside(tf.cast(inputs, self.inside._dtype_policy.compute_dtype))
+
+    model = sequential(Asking(name="asking"), loss_scale=2.0**10)
+    found = diagnose(model, *data())
+    assert (found.findings, found.notes) == ((), ())
+    assert [each.path for each in found.layers] == ["asking/inside", "out"]
+
+
 def test_iterables_of_batches():
     """A dataset, a generator and arrays with the same batches give the same figures."""
     model, x, y = subclassed()

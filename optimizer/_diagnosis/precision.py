@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Tuple
 
 import tensorflow as tf
 
-from ...serialization._keras_introspection import all_layers, installed_keras
+from ...serialization._keras_introspection import all_layers, has_layer_names, installed_keras, is_model
 
 _POLICY, _COMPUTE = "_dtype_policy", "_compute_dtype_object"  # attributes of a layer; the second one from 2.3 to 2.15
 _REDUCED = ("float16", "bfloat16")
@@ -18,7 +18,9 @@ def _types_of(policy: Any) -> Tuple[str, str]:
 
 def reduced_types(model: Any) -> List[str]:
     """Return the types other than float32 that the layers of a model compute in."""
-    types = {_types_of(getattr(layer, _POLICY, None))[0] for layer in all_layers(model)}
+    # Functional and Sequential models compute nothing but what their layers do
+    layers = [each for each in all_layers(model) if not (is_model(each) and has_layer_names(each))]
+    types = {_types_of(getattr(layer, _POLICY, None))[0] for layer in layers}
     return sorted(types & set(_REDUCED))
 
 
@@ -35,7 +37,10 @@ class Precision:
         self._model_types = _types_of(getattr(model, _POLICY, None))
         self._types: Dict[int, Tuple[str, str]] = {}
         self._replaced: List[Tuple[Any, Dict[str, Any]]] = []
-        for layer in all_layers(model):  # at once, as layers ask each other for their types
+
+    def enter_all(self, model: Any) -> None:
+        """Enter all layers of a model at once, as layers ask each other for their types."""
+        for layer in all_layers(model):
             self.enter(layer)
 
     def enter(self, layer: Any) -> Tuple[str, str]:
