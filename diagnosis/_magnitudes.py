@@ -1,6 +1,6 @@
 """The magnitudes of many numbers, counted by powers of two, and what float16 would make of them."""
 
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional
 
 import math
 
@@ -10,7 +10,6 @@ LARGEST = 65504.0  # of float16
 SMALLEST_NORMAL = 2.0**-14
 ROUNDS_TO_ZERO = 2.0**-25  # half of the smallest subnormal number, 2^-24; a tie is rounded to zero
 MOST_SAMPLED = 2**15  # elements of one array that are counted; the largest magnitude is that of all
-LOWEST_POWER, HIGHEST_POWER = -126, 128
 _BINS = 512
 _ZEROS, _OFFSET = 511, 127  # the bin of zeros; bin b has the magnitudes in (2^(b-127), 2^(b-126)]
 
@@ -154,9 +153,3 @@ def power_text(value: Optional[float]) -> str:
         return "-"
     mantissa, exponent = math.frexp(value)
     return f"2^{exponent - 1}" if mantissa == 0.5 else f"{value:.3g}"
-
-
-def range_of(spreads: Tuple[Spread, ...]) -> Tuple[int, int]:
-    """Return the lowest and the highest power of two that has elements, within those of float32."""
-    powers = [power for spread in spreads for power in spread.powers]
-    return (min(powers), max(powers)) if powers else (0, 0)

@@ -46,7 +46,7 @@ def render(diagnosis: Any, kind: str) -> bytes:
         (f"gradients × {power_text(scale)}", [each.weight_gradients or each.gradients for each in layers], scale),
         ("weights", [each.weights for each in layers], 1.0),
     ]
-    settings = {"font.size": 8, "svg.hashsalt": "scalekeeper"}
+    settings: Any = {"font.size": 8, "svg.hashsalt": "scalekeeper"}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for example a letter that the font lacks
         figure = Figure(figsize=(11, 1.6 + 0.2 * max(len(layers), 3)), dpi=120, layout="constrained")
