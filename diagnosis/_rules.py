@@ -202,7 +202,7 @@ def _origin(evidence: Evidence) -> Iterator[Finding]:
     origin = evidence.origin
     if origin is None:
         return
-    in_float32 = evidence.run.origin is not None
+    is_compared = evidence.run.is_float32  # otherwise nothing is known of float32
     operation = f" of {origin.operation}" if origin.operation else ""
     what = "gradient" if origin.phase == BACKWARD else "result"
     where = "in the loss, outside of all layers" if origin.layer == LOSS else f"in the layer {origin.layer}"
@@ -212,7 +212,7 @@ def _origin(evidence: Evidence) -> Iterator[Finding]:
         f"{'back' if origin.phase == BACKWARD else 'forward'}, in batch {origin.batch}{samples}"
     )
     level = ERROR
-    if in_float32 and evidence.run.is_float32:
+    if is_compared and evidence.run.origin is not None:
         message += "; it is not finite in float32 either"
         advice = (
             "float16 is not the cause: look at the data, at divisions, logarithms and powers, and the learning rate"
@@ -227,7 +227,7 @@ def _origin(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(SCALE_TOO_HIGH, ERROR, origin.layer, origin.operation, origin.phase, message, advice)
         return
     else:
-        message += "; in float32 it is finite"
+        message += "; in float32 it is finite" if is_compared else ""
         advice = _float32_advice(origin.layer)
     yield Finding(NONFINITE, level, origin.layer, origin.operation, origin.phase, message, advice)
 

@@ -387,6 +387,17 @@ def test_layers_that_all_have_float32():
     assert found.loss_scale > 1
 
 
+def test_float16_variables():
+    """The optimizer's epsilon vanishes in them; a note tells if the installed Keras cannot run them in float32."""
+    set_global_policy("float16")
+    model = sequential(identity("first"), loss_scale=2.0**6)
+    model.compile(LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3, epsilon=1e-8), 2.0**6), loss="mse")
+    found = diagnose(model, *data())
+    assert [(each.kind, each.layer) for each in found.findings] == [("constant", None)], str(found)
+    assert "epsilon 1e-08" in found.findings[0].message
+    assert any("cannot run in float32" in note for note in found.notes) or found.difference < 0.02
+
+
 def test_layers_that_ask_each_other_for_their_type():
     """A layer that casts to the type of another one, before it calls it, is in float32 from the first batch on."""
 

@@ -219,6 +219,16 @@ def test_not_finite_in_float32_either():
     assert found.loss_scale is None
 
 
+def test_without_a_run_in_float32():
+    """Nothing is said of float32 if the model could not run in it."""
+    origin = Origin("dense", "Exp", FORWARD, 0)
+    exact = run(record(), origin=origin, is_float32=False)
+    found = diagnosed(exact, run(record(), origin=origin), facts=SCALED)
+    assert kinds(found) == [("nonfinite", "error", "dense")]
+    assert "float32" not in found.findings[0].message
+    assert "dtype='float32'" in found.findings[0].advice
+
+
 def test_notes():
     """They tell what the results do not hold for."""
     assert "is predicted" in diagnosed(run(record())).notes[0]
