@@ -18,8 +18,10 @@ def _types_of(policy: Any) -> Tuple[str, str]:
 
 def reduced_types(model: Any) -> List[str]:
     """Return the types other than float32 that the layers of a model compute in."""
-    # Functional and Sequential models compute nothing but what their layers do
+    # Functional and Sequential models compute nothing but what their layers do, and an InputLayer nothing at all
+    input_class = installed_keras().layers.InputLayer
     layers = [each for each in all_layers(model) if not (is_model(each) and has_layer_names(each))]
+    layers = [each for each in layers if not isinstance(each, input_class)]
     types = {_types_of(getattr(layer, _POLICY, None))[0] for layer in layers}
     return sorted(types & set(_REDUCED))
 

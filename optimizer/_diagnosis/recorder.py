@@ -183,7 +183,7 @@ class Recorder:
         """Call a layer and record its inputs and outputs."""
         if threading.get_ident() != self._thread or not tf.executing_eagerly():
             return original(layer, *args, **kwargs)
-        if self.is_paused or any(isinstance(each, self._symbol_class) for each in _flat((args, kwargs))):
+        if self.is_paused or any(map(self._is_symbolic, _flat((args, kwargs)))):
             self._on_enter(layer)
             return original(layer, *args, **kwargs)
         scope = self._scope_of(layer)
@@ -196,6 +196,9 @@ class Recorder:
         finally:
             self._stack.pop()
         return self._mapped(functools.partial(self._watch_output, scope), outputs)
+
+    def _is_symbolic(self, value: Any) -> bool:
+        return isinstance(value, self._symbol_class) or (isinstance(value, tf.Tensor) and not is_eager(value))
 
     def _mapped(self, function: Callable[[Any], Any], nest: Any) -> Any:
         try:
