@@ -288,6 +288,7 @@ def state(model):
     }
 
 
+@pytest.mark.slow("py38-tf23", "py313-tf221-keras3")
 @pytest.mark.parametrize("is_trained", [False, True])
 @pytest.mark.parametrize("wrapper", ["scalekeeper", "keras"])
 def test_nothing_changes(wrapper, is_trained):
