@@ -177,7 +177,7 @@ def _recorded(
         precision.enter_all(model)
         with restored(model), without_updates(model, loss_scale), recording(recorder):
             for batch in steps:
-                recorder.begin_batch(_samples_in(batch))
+                recorder.begin_batch(_samples_in(batch), all(each.is_finite for each in bad_data(model, batch)))
                 _step(model, batch, loss, loss_scale)
                 recorder.end_batch()
             recorder.is_paused = True

@@ -127,14 +127,15 @@ class Recorder:
         self._phase, self._is_busy = FORWARD, False
         self._last_gradient: Optional[str] = None  # the layer whose output's gradient was seen last
         self._events: List[_Event] = []
-        self._largest_gradient, self._batch_size = 0.0, 0
+        self._largest_gradient, self._batch_size, self._is_data_finite = 0.0, 0, True
         self.inputs: Any = None  # of the model, at its first call
         self.is_paused = False
 
     # Batches
 
-    def begin_batch(self, samples: int) -> None:
-        """Forget what was seen of the batch before; this one has so many samples."""
+    def begin_batch(self, samples: int, is_finite: bool) -> None:
+        """Forget what was seen of the batch before; this one has so many samples, finite ones or not."""
+        self._is_data_finite = is_finite
         self._events.clear()
         self._batch_size = samples
         self._largest_gradient, self._phase, self._last_gradient = 0.0, FORWARD, None
@@ -154,7 +155,12 @@ class Recorder:
             return None
         consequence, events = events[end], events[:end]
         phase = FORWARD if consequence.kind == "loss" else BACKWARD
-        kinds = ("in", "out") if phase == FORWARD else ("gradient in", "gradient out")
+        # with NaN in the data, every input has it: look for the first layer that passes it on
+        kinds = (
+            (("in", "out") if self._is_data_finite else ("out",))
+            if phase == FORWARD
+            else ("gradient in", "gradient out")
+        )
         events = [each for each in events if each.phase == phase]
         edge = next((each for each in events if each.kind in kinds), None)
         operations = [each for each in events if each.kind == "operation"]
