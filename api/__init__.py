@@ -12,6 +12,7 @@ from ._built_in_plugins import loaders
 
 if TYPE_CHECKING:
     __version__: str
+    from .diagnosis import Diagnosis as Diagnosis
     from .lossscales import AdaptiveWindowLossScale as AdaptiveWindowLossScale
     from .lossscales import DynamicLossScale as DynamicLossScale
     from .lossscales import FixedLossScale as FixedLossScale
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from .optimizer import convert as convert
     from .optimizer import convert_folder as convert_folder
     from .optimizer import custom_objects as custom_objects
+    from .optimizer import diagnose as diagnose
     from .optimizer import load_model as load_model
     from .optimizer import restore as restore
     from .optimizer import save_model as save_model
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from .simulation import write_trace as write_trace
 
 _ROOMS = {
+    "diagnosis": ("Diagnosis",),
     "lossscales": (
         "AdaptiveWindowLossScale",
         "DynamicLossScale",
@@ -118,6 +121,7 @@ _ROOMS = {
         "convert",
         "convert_folder",
         "custom_objects",
+        "diagnose",
         "load_model",
         "restore",
         "save_model",

@@ -8,7 +8,7 @@ import click
 
 from ._main import main
 
-_READERS = ("inspect", "convert", "verify")
+_READERS = ("inspect", "convert", "doctor", "verify")
 
 
 def run() -> None:

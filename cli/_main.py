@@ -14,6 +14,7 @@ from ._commands.check import check_command
 from ._commands.completion import completion_command
 from ._commands.convert import convert_command
 from ._commands.demo import demo_command
+from ._commands.doctor import doctor_command
 from ._commands.inspect import inspect_command
 from ._commands.list import list_command
 from ._commands.recommend import recommend_command
@@ -49,6 +50,7 @@ main.add_command(check_command)
 main.add_command(completion_command)
 main.add_command(convert_command)
 main.add_command(demo_command)
+main.add_command(doctor_command)
 main.add_command(inspect_command)
 main.add_command(list_command)
 main.add_command(recommend_command)

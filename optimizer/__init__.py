@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .callbacks import LossScaleLogger as LossScaleLogger
     from .callbacks import ModelCheckpoint as ModelCheckpoint
     from .callbacks import TraceRecorder as TraceRecorder
+    from .float16_diagnosis import diagnose as diagnose
     from .shared_loss_scale import SharedLossScale as SharedLossScale
 
     LossScaleOptimizer: Any  # its members depend on the installed Keras
@@ -32,6 +33,7 @@ __all__ = [
     "convert",
     "convert_folder",
     "custom_objects",
+    "diagnose",
     "load_model",
     "restore",
     "save_model",
@@ -47,15 +49,15 @@ def __getattr__(name: str) -> Any:
         import tensorflow  # noqa: F401
     except ImportError as error:
         raise registry.MissingPackageError(f"{name} needs TensorFlow, which can't be imported: {error}") from error
-    from .. import lossscales, serialization, simulation  # noqa: F401  (whole, as above)
+    from .. import diagnosis, lossscales, serialization, simulation  # noqa: F401  (whole, as above)
     from ..serialization._keras_introspection import installed_keras
 
     installed_keras()
     registry.target()  # warns if TensorFlow is newer than the newest that was tested
-    from . import callbacks, loss_scale_optimizer
+    from . import callbacks, float16_diagnosis, loss_scale_optimizer
     from ._keras import config_objects
 
-    modules = (loss_scale_optimizer, callbacks, config_objects)
+    modules = (loss_scale_optimizer, callbacks, config_objects, float16_diagnosis)
     value = next(getattr(module, name) for module in modules if hasattr(module, name))
     globals()[name] = value
     return value

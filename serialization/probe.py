@@ -263,20 +263,20 @@ def _run(model: Any, description: Mapping[str, Any], times: int = 1) -> List[Com
     """Call a model with a probe's inputs in inference mode."""
     tf = importlib.import_module("tensorflow")
     graph = _graph_of(model)
-    with _unchanged(model), tf.device("/CPU:0"):  # a GPU may round products of float32 to ten bits
+    with unchanged(model), tf.device("/CPU:0"):  # a GPU may round products of float32 to ten bits
         flat = [tf.constant(values(*each), dtype=each[1]["dtype"]) for each in enumerate(description["inputs"])]
         structured = _filled(description["structure"], flat)
         runs = []
         for _ in range(times):
             computed = Computed([], {}) if graph is None else graph.run(flat)
             if graph is None or not graph.is_whole:
-                outputs = tf.nest.flatten(model(structured, **_inference_mode(model)))
+                outputs = tf.nest.flatten(model(structured, **inference_mode(model)))
                 computed = computed._replace(outputs=[_required(_array(each)) for each in outputs])
             runs.append(computed)
     return runs
 
 
-def _inference_mode(model: Any) -> Dict[str, Any]:
+def inference_mode(model: Any) -> Dict[str, Any]:
     parameters = inspect.signature(model.call).parameters.values()
     takes_training = any(each.name == "training" or each.kind is each.VAR_KEYWORD for each in parameters)
     return {"training": False} if takes_training else {}
@@ -300,7 +300,7 @@ def _filled(structure: Any, flat: Sequence[Any]) -> Any:
 
 
 @contextlib.contextmanager
-def _unchanged(model: Any) -> Iterator[None]:
+def unchanged(model: Any) -> Iterator[None]:
     """Give variables that a call may change, and random states, the values that they had before."""
     context = importlib.import_module("tensorflow.python.eager.context").context()
     generator = getattr(context, "_rng", None)  # numbers the random operations after tf.random.set_seed

@@ -13,6 +13,7 @@ ROOMS = (
     "scalekeeper",
     "scalekeeper.registry",
     "scalekeeper.lossscales",
+    "scalekeeper.diagnosis",
     "scalekeeper.serialization",
     "scalekeeper.simulation",
     "scalekeeper.testing",
@@ -31,11 +32,12 @@ IN_TENSORFLOW = (
     "SharedLossScale",
     "TraceRecorder",
     "custom_objects",
+    "diagnose",
 )
 
 
 def test_every_public_name_is_there():
-    """Each name resolves to an object, and dir() shows it; six need TensorFlow, and compat_tests look at them."""
+    """Each name resolves to an object, and dir() shows it; seven need TensorFlow, and compat_tests look at them."""
     for name in scalekeeper.__all__:
         if name not in IN_TENSORFLOW:
             assert getattr(scalekeeper, name) is not None

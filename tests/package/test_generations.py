@@ -6,7 +6,7 @@ import re
 import pytest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-ROOMS = ("api", "registry", "lossscales", "serialization", "optimizer", "simulation", "testing", "cli")
+ROOMS = ("api", "registry", "lossscales", "serialization", "diagnosis", "optimizer", "simulation", "testing", "cli")
 PROFILES_AND_ADAPTERS = ("serialization/keras/", "optimizer/_keras/")
 
 QUESTION = re.compile(

@@ -37,7 +37,7 @@ def test_every_room_and_its_data_are_there():
 
 
 @pytest.mark.parametrize(
-    "room", ["registry", "lossscales", "optimizer", "serialization", "simulation", "testing", "cli", "api"]
+    "room", ["registry", "lossscales", "diagnosis", "optimizer", "serialization", "simulation", "testing", "cli", "api"]
 )
 def test_a_room_has_one_name_only(room):
     """Importing a room by its folder's name, from the root of the checkout, fails instead of making a second copy."""

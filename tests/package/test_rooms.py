@@ -13,10 +13,11 @@ MAY_IMPORT = {
     "registry": {"_built_in_plugins"},
     "lossscales": {"registry", "_built_in_plugins"},
     "serialization": {"registry", "lossscales"},
-    "optimizer": {"registry", "lossscales", "serialization", "simulation"},
+    "diagnosis": {"registry", "serialization", "simulation"},
+    "optimizer": {"registry", "lossscales", "serialization", "simulation", "diagnosis"},
     "simulation": {"registry", "lossscales", "serialization"},
     "testing": {"registry", "lossscales", "optimizer", "serialization"},
-    "cli": {"registry", "lossscales", "optimizer", "serialization", "simulation", "testing"},
+    "cli": {"registry", "lossscales", "optimizer", "serialization", "simulation", "testing", "diagnosis"},
 }
 # functions that import a module by a name that is computed when they run
 DYNAMIC = {"import_module", "__import__", "find_spec", "run_module"}

@@ -1,0 +1,118 @@
+"""scalekeeper doctor on a saved model: findings, figures, exit codes, and one message for bad input."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+
+import scalekeeper
+from scalekeeper.cli import main
+from scalekeeper_test_support.installed_keras import MODEL_SUFFIXES, global_policy, set_global_policy
+
+pytestmark = pytest.mark.slow
+
+layers = tf.keras.layers
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A model that computes in float16, healthy data, and data with one bad sample."""
+    found = tmp_path_factory.mktemp("doctor")
+    before = global_policy()
+    set_global_policy("mixed_float16")
+    try:
+        inputs = tf.keras.Input((4,), name="data")
+        inside = layers.Dense(8, activation="tanh", name="inside")(inputs)
+        model = tf.keras.Model(inputs, layers.Dense(1, dtype="float32", name="out")(inside))
+        model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 1024.0), loss="mse")
+        scalekeeper.save_model(model, str(found / f"model{MODEL_SUFFIXES[0]}"))
+    finally:
+        set_global_policy(before)
+    x = np.random.RandomState(0).randn(40, 4).astype(np.float32)
+    y = x.sum(axis=1, keepdims=True)
+    np.savez(str(found / "good.npz"), x=x, y=y)
+    bad = x.copy()
+    bad[35, 2] = np.nan
+    np.savez(str(found / "bad.npz"), data=bad, out=y)
+    np.savez(str(found / "unknown.npz"), data=x, out=y, extra=y)
+    np.savez(str(found / "objects.npz"), x=np.array([print], object))
+    (found / "text.npz").write_text("x: 1")
+    return found
+
+
+@pytest.fixture
+def doctor(folder):
+    """``doctor("good.npz", "--json")`` returns the exit code and the output."""
+
+    def run(data, *options):
+        path = str(folder / f"model{MODEL_SUFFIXES[0]}")
+        before = global_policy()
+        result = CliRunner().invoke(main, ["doctor", path, "--data", str(folder / data), *map(str, options)])
+        set_global_policy(before)
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        return result.exit_code, result.output
+
+    return run
+
+
+def test_healthy_model(doctor, folder):
+    """The verdict, the loss scale and a row for each layer; exit code 0."""
+    code, output = doctor("good.npz", "--plot", folder / "picture.png")
+    lines = output.splitlines()
+    assert code == 0, output
+    assert "nothing breaks in float16: 2 layers, 2 batches, in float32 and as it is" in lines[0]
+    assert lines[1].startswith("loss scale: 2^")
+    assert [line.split()[0] for line in lines[2:5]] == ["layer", "inside", "out"]
+    assert (folder / "picture.png").stat().st_size > 0
+
+
+def test_bad_sample(doctor):
+    """The input and the sample are named; exit code 1."""
+    code, output = doctor("bad.npz", "--json")
+    found = json.loads(output)
+    assert (code, found["healthy"]) == (1, False)
+    assert (found["findings"][0]["kind"], found["findings"][0]["layer"]) == ("data", "data")
+    assert "sample 35" in found["findings"][0]["message"]
+    assert (found["origin"]["layer"], found["origin"]["batch"], found["origin"]["samples"]) == ("inside", 1, [3])
+
+
+def test_loss_and_loss_scale(doctor):
+    """Both can be given; a scale that is too high is found."""
+    code, output = doctor("good.npz", "--loss", "mae", "--loss-scale", 2**22, "--json")
+    found = json.loads(output)
+    assert (code, found["scale_in_use"]) == (1, 2.0**22)
+    assert {each["kind"] for each in found["findings"]} == {"loss_scale_too_high"}
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "code", "message"),
+    [
+        ("missing.npz", [], 1, "no such file"),
+        ("text.npz", [], 1, "not a .npz file"),
+        ("objects.npz", [], 1, "not a .npz file"),
+        ("unknown.npz", [], 1, "extra is none of them"),
+        ("good.npz", ["--loss", "no such loss"], 1, "no such loss"),
+        ("good.npz", ["--plot", "picture.pdf"], 2, ".png or .svg"),
+        ("good.npz", ["--batches", "0"], 2, "--batches"),
+    ],
+)
+def test_bad_input(doctor, data, options, code, message):
+    """One message that tells what is wrong."""
+    found, output = doctor(data, *options)
+    assert found == code
+    assert message in output
+
+
+def test_data_is_read_before_tensorflow_is_imported(folder):
+    """Wrong data ends the command at once, and imports neither TensorFlow nor a module that is not allowed."""
+    program = (
+        "import sys\nfrom click.testing import CliRunner\nfrom scalekeeper.cli import main\n"
+        f"result = CliRunner().invoke(main, ['doctor', 'model', '--data', {str(folder / 'text.npz')!r}])\n"
+        "assert result.exit_code == 1, result.output\nprint('tensorflow' in sys.modules)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, check=True)
+    assert result.stdout == "False\n"

@@ -1,0 +1,476 @@
+"""``diagnose`` names the layer of each seeded fault, finds nothing in healthy models, and changes nothing."""
+
+import random
+import warnings
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from scalekeeper import ArgumentError, ArgumentTypeError, LossScaleOptimizer, diagnose
+from scalekeeper_test_support.installed_keras import set_global_policy, state_of, upstream, variables_of
+
+pytestmark = pytest.mark.usefixtures("mixed_float16")
+
+layers = tf.keras.layers
+SAMPLES, FEATURES = 8, 4
+LONG = 70_000  # more ones than float16 can add up
+
+
+@pytest.fixture(autouse=True)
+def same_weights():
+    """Begin each test with the same random state."""
+    tf.random.set_seed(1)
+
+
+def data(scale=1.0, shape=(FEATURES,)):
+    x = np.random.RandomState(0).uniform(0.5, 1.5, (SAMPLES, *shape)).astype("float32") * np.float32(scale)
+    return x, np.ones((SAMPLES, 1), np.float32)
+
+
+class Computing(layers.Layer):
+    """A layer without weights that computes a function of its input."""
+
+    def __init__(self, function, name):
+        super().__init__(name=name)
+        self.function = function
+
+    def call(self, inputs):
+        return self.function(inputs)
+
+
+class Asking(layers.Layer):
+    """A layer that casts to the type of another one before it calls it."""
+
+    def __init__(self, name):
+        super().__init__(name=name)
+        self.inside = dense("inside")
+
+    def call(self, inputs):
+        return self.inside(tf.cast(inputs, self.inside._dtype_policy.compute_dtype))
+
+
+class GroupNormalizing(layers.Layer):
+    """A group normalization that computes in the type of its input."""
+
+    def call(self, inputs):
+        groups = tf.reshape(inputs, (-1, 2, FEATURES // 2))
+        mean = tf.reduce_mean(groups, axis=-1, keepdims=True)
+        variance = tf.reduce_mean(tf.square(groups), axis=-1, keepdims=True) - tf.square(mean)
+        return tf.reshape((groups - mean) * tf.math.rsqrt(variance + 1e-3), (-1, FEATURES))
+
+
+def dense(name, **options):
+    return layers.Dense(FEATURES, name=name, **options)
+
+
+def identity(name, factor=1.0, **options):
+    """A dense layer that multiplies its input by a number."""
+    return dense(name, kernel_initializer=tf.keras.initializers.Identity(factor), **options)
+
+
+def sequential(*inside, loss="mse", loss_scale="dynamic", input_shape=(FEATURES,)):
+    model = tf.keras.Sequential(
+        [tf.keras.Input(input_shape, name="data"), *inside, layers.Dense(1, dtype="float32", name="out")]
+    )
+    return compiled(model, loss, loss_scale)
+
+
+def compiled(model, loss="mse", loss_scale="dynamic"):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.compile(LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), loss_scale), loss=loss)
+    return model
+
+
+# Faults: each returns a model, x, y
+
+
+def epsilon_that_vanishes():
+    def normalized(inputs):
+        deviation = tf.math.reduce_std(inputs, axis=-1, keepdims=True)
+        return (inputs - tf.reduce_mean(inputs, axis=-1, keepdims=True)) / (deviation + 1e-8)
+
+    x, y = data()
+    x[2] = 1.0
+    return sequential(Computing(normalized, "normalized"), dense("after")), x, y
+
+
+def sum_of_many():
+    total = Computing(lambda inputs: tf.reduce_sum(inputs, axis=-1, keepdims=True) / 256.0, "total")
+    x = np.ones((2, LONG), np.float32)
+    return sequential(total, dense("after"), input_shape=(LONG,)), x, np.ones((2, 1), np.float32)
+
+
+def softmax_of_many():
+    x = np.zeros((2, LONG), np.float32)
+    last = Computing(lambda inputs: tf.reduce_max(inputs, axis=-1, keepdims=True), "last")
+    return sequential(layers.Softmax(name="softmax"), last, input_shape=(LONG,)), x, np.ones((2, 1), np.float32)
+
+
+def exploding_group_normalization():
+    x, y = data(400.0)
+    return sequential(identity("before"), GroupNormalizing(name="group"), dense("after")), x, y
+
+
+def bad_sample():
+    x, y = data()
+    x[5, 1] = 1e6
+    return sequential(dense("first"), dense("second")), x, y
+
+
+def log_of_zero():
+    x, y = data()
+    x[1] = 0.0
+    return sequential(identity("before"), Computing(tf.math.log, "log"), dense("after")), x, y
+
+
+def scale_too_high():
+    large = Computing(lambda inputs: inputs * 1000.0, "large")
+    inside = (identity("before", 1e-3), large, identity("after"))
+    return (sequential(*inside, loss_scale=2.0**13), *data())
+
+
+def scale_too_low():
+    small = Computing(lambda inputs: inputs * 1e-4, "small")
+    inside = (identity("first"), small, small_copy("small_again"), identity("after"))
+    return (sequential(*inside, loss_scale=1), *data())
+
+
+def small_copy(name):
+    return Computing(lambda inputs: inputs * 1e-4, name)
+
+
+def vanishing_layer():
+    inputs = tf.keras.Input((FEATURES,), name="data")
+    small = identity("vanishing")(inputs)
+    for number in range(3):
+        small = small_copy(f"small_{number}")(small)
+    both = layers.Add(name="both")([small, identity("other")(inputs)])
+    outputs = layers.Dense(1, dtype="float32", name="out")(both)
+    return (compiled(tf.keras.Model(inputs, outputs)), *data())
+
+
+def loss_that_overflows():
+    def exponential(wanted, output):
+        return tf.exp(tf.abs(tf.cast(output, tf.float32)) * 1e4)
+
+    return (sequential(identity("first"), loss=exponential), *data())
+
+
+def division():
+    x, y = data(1e-3)
+    divided = Computing(lambda inputs: inputs / tf.square(inputs * 0.1), "divided")
+    return sequential(identity("before"), divided, dense("after")), x, y
+
+
+def frozen_layer():
+    return (sequential(dense("first"), dense("frozen", trainable=False), dense("after"), loss_scale=2.0**10), *data())
+
+
+def nan_in_data():
+    x, y = data()
+    x[3, 1] = np.nan
+    return sequential(dense("first"), dense("second")), x, y
+
+
+def exploding_rnn():
+    x, y = data(shape=(16, FEATURES))
+    cell = layers.SimpleRNN(
+        FEATURES,
+        activation="relu",
+        kernel_initializer="ones",
+        recurrent_initializer=tf.keras.initializers.Identity(3.0),
+        name="rnn",
+    )
+    return sequential(cell, dense("after"), input_shape=(16, FEATURES)), x, y
+
+
+# fault → the layer that it is in, and the kinds of findings that name it
+FAULTS = {
+    epsilon_that_vanishes: ("normalized", {"constant", "nonfinite"}),
+    sum_of_many: ("total", {"overflow", "nonfinite"}),
+    softmax_of_many: ("softmax", {"overflow"}),
+    exploding_group_normalization: ("group", {"overflow"}),
+    bad_sample: ("data", {"data"}),
+    log_of_zero: ("log", {"nonfinite"}),
+    scale_too_high: ("large", {"loss_scale_too_high"}),
+    scale_too_low: ("first", {"vanishing_gradients"}),
+    vanishing_layer: ("vanishing", {"vanishing_gradients"}),
+    loss_that_overflows: ("loss", {"nonfinite"}),
+    division: ("divided", {"divisor", "nonfinite", "overflow"}),
+    frozen_layer: ("frozen", {"frozen"}),
+    nan_in_data: ("data", {"data"}),
+    exploding_rnn: ("rnn", {"overflow"}),
+}
+
+
+@pytest.mark.parametrize("fault", list(FAULTS), ids=lambda fault: fault.__name__)
+def test_seeded_fault(fault):
+    """The first finding names the layer of the fault, and findings of the expected kinds name it too."""
+    model, x, y = fault()
+    found = diagnose(model, x, y)
+    layer, kinds = FAULTS[fault]
+    assert found.findings[0].layer == layer, str(found)
+    assert kinds <= {each.kind for each in found.findings if each.layer == layer}, str(found)
+
+
+# Healthy models: each returns a model, x, y
+
+
+def convolutions():
+    inside = [
+        layers.Conv2D(8, 3, activation="relu", name="convolution"),
+        layers.BatchNormalization(name="normalization"),
+        layers.Dropout(0.2, name="dropout"),
+        layers.GlobalAveragePooling2D(name="pooling"),
+    ]
+    return (sequential(*inside, loss_scale=2.0**10, input_shape=(12, 12, 3)), *data(shape=(12, 12, 3)))
+
+
+def attention():
+    words = tf.keras.Input((10,), dtype="int32", name="words")
+    embedded = layers.Embedding(20, 16, name="embedding")(words)
+    query, key = (layers.Dense(16, name=name)(embedded) for name in ("query", "key"))
+    attended = layers.Attention(name="attention")([query, embedded, key])
+    residual = layers.Add(name="residual")([embedded, attended])
+    normalized = layers.LayerNormalization(dtype="float32", name="normalization")(residual)
+    outputs = layers.Dense(1, dtype="float32", name="out")(layers.GlobalAveragePooling1D(name="pooling")(normalized))
+    x = np.random.RandomState(1).randint(1, 20, (SAMPLES, 10)).astype("int32")
+    return compiled(tf.keras.Model(words, outputs), loss_scale=2.0**10), x, np.ones((SAMPLES, 1), np.float32)
+
+
+def recurrent():
+    inside = [
+        layers.Bidirectional(layers.LSTM(8, return_sequences=True), name="both_ways"),
+        layers.LSTM(8, dropout=0.1, name="lstm"),
+    ]
+    return (sequential(*inside, loss_scale=2.0**10, input_shape=(9, FEATURES)), *data(shape=(9, FEATURES)))
+
+
+class Subclassed(tf.keras.Model):
+    """A model with layers in a list, and operations outside of its layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.inside = [dense("first", activation="tanh"), dense("second", activation="tanh")]
+        self.last = layers.Dense(1, dtype="float32", name="out")
+
+    def call(self, inputs, training=None):
+        for layer in self.inside:
+            inputs = inputs + layer(inputs) * 0.5
+        return self.last(inputs)
+
+
+def subclassed():
+    return (compiled(Subclassed(), loss_scale=2.0**10), *data())
+
+
+HEALTHY = [convolutions, attention, recurrent, subclassed]
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "float32"])
+@pytest.mark.parametrize("healthy", HEALTHY, ids=lambda healthy: healthy.__name__)
+def test_healthy_model(healthy, policy):
+    """There is no finding, the loss scale in use would do, and both runs agree."""
+    set_global_policy(policy)
+    model, x, y = healthy()
+    found = diagnose(model, x, y)
+    assert found.findings == (), str(found)
+    assert found.is_healthy
+    assert found.loss_scale >= 2.0**10
+    assert found.is_replayed is (policy == "mixed_float16")
+    if found.is_replayed:
+        assert found.difference < 0.02
+
+
+# Nothing changes
+
+
+def state(model):
+    """Everything of a model that a diagnosis could change."""
+    optimizer = model.optimizer
+    return {
+        "weights": [each.tobytes() for each in model.get_weights()],
+        "optimizer": [each.numpy().tobytes() for each in variables_of(optimizer)],
+        "loss scale": state_of(optimizer),
+        "policies": [(layer.name, layer._dtype_policy.name) for layer in model.layers],
+        "run_eagerly": model.run_eagerly,
+        "train_function": getattr(model, "train_function", None),
+        "patched": [name for name in vars(optimizer) if name in ("apply", "apply_gradients", "get_scaled_loss")],
+        "patched classes": [tf.keras.layers.Layer.__call__, tf.GradientTape.gradient],
+        "python": random.getstate(),
+        "numpy": np.random.get_state()[1].tolist(),
+        "tensorflow": tf.random.uniform(()).numpy().item(),
+    }
+
+
+@pytest.mark.slow("py38-tf23", "py313-tf221-keras3")
+@pytest.mark.parametrize("is_trained", [False, True])
+@pytest.mark.parametrize("wrapper", ["scalekeeper", "keras"])
+def test_nothing_changes(wrapper, is_trained):
+    """Weights, moving averages, optimizer, loss scale, dtype policies, random states and functions are as before."""
+    results = []
+    for is_diagnosed in (False, True):
+        tf.keras.backend.clear_session()
+        tf.random.set_seed(3)
+        random.seed(3)
+        np.random.seed(3)
+        model, x, y = convolutions()
+        if wrapper == "keras":
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.compile(upstream(tf.keras.optimizers.Adam(1e-3)), loss="mse")
+        if is_trained:
+            model.fit(x, y, epochs=2, verbose=0)
+        functions = getattr(model, "train_function", None)
+        if is_diagnosed:
+            diagnose(model, x, y)
+        found = state(model)
+        assert found.pop("train_function") is functions
+        results.append(found)
+        model.fit(x, y, epochs=2, verbose=0, shuffle=False)
+        results[-1]["continued"] = [each.tobytes() for each in model.get_weights()]
+    plain, diagnosed = results
+    assert diagnosed == plain
+
+
+def test_policies_are_restored_after_an_error():
+    """A layer that raises leaves layers, classes and functions as they were."""
+
+    def fail(inputs):
+        raise RuntimeError("broken")
+
+    model, x, y = convolutions()
+    before = state(model)
+    first_calls = []
+    model.layers[-1].call = lambda *args, **kwargs: (first_calls.append(1), fail(args))
+    with pytest.raises(RuntimeError, match="broken"):
+        diagnose(model, x, y)
+    assert first_calls
+    after = state(model)
+    assert {**after, "tensorflow": 0} == {**before, "tensorflow": 0}
+
+
+# Results
+
+
+def test_loss_scales_of_a_layer():
+    """The scales between which a layer's gradients fit follow from its gradients, which are known exactly."""
+    model = sequential(identity("first", trainable=True), loss=lambda wanted, output: output * 2.0**-30)
+    x, y = np.ones((4, FEATURES), np.float32), np.ones((4, 1), np.float32)
+    model.layers[-1].set_weights([np.ones((FEATURES, 1), np.float32), np.zeros(1, np.float32)])
+    found = diagnose(model, x, y)
+    first = next(each for each in found.layers if each.path == "first")
+    assert first.gradients.largest == 2.0**-32
+    assert first.weight_gradients.largest == 2.0**-30
+    assert (first.lowest_scale, first.highest_scale) == (2.0**6, 2.0**45)
+    assert first.gradients.underflow == 1.0
+    assert found.loss_scale == 2.0**24
+
+
+def test_loss_scale_of_a_skipped_step():
+    """Given the loss scale of a step that was skipped, the layer that overflowed is found."""
+    large = Computing(lambda inputs: inputs * 1000.0, "large")
+    model = sequential(identity("before", 1e-3), large, identity("after"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.compile(
+            LossScaleOptimizer(tf.keras.optimizers.SGD(1e-3), "dynamic", attribute_overflows=True), loss="mse"
+        )
+    x, y = data()
+    model.fit(x, y, verbose=0)
+    assert model.optimizer.telemetry.skipped == 1
+    found = diagnose(model, x, y, loss_scale=2.0**15)
+    assert (found.origin.layer, found.origin.phase, found.origin.batch) == ("large", "backward", 0)
+    assert found.scale_in_use == 2.0**15
+    assert "before" in {each.layer for each in found.findings if each.kind == "attributed"}
+
+
+def test_bad_sample_is_found_beyond_the_batches():
+    """Arrays are searched whole, though only a few batches run."""
+    model, x, y = subclassed()
+    x, y = np.tile(x, (100, 1)), np.tile(y, (100, 1))
+    x[700, 1] = np.inf
+    (found,) = diagnose(model, x, y, batches=1).findings
+    assert (found.kind, found.level) == ("data", "error")
+    assert "700" in found.message
+
+
+def test_layers_that_all_have_float32():
+    """Under a float16 policy of the model alone, the figures are those of a float32 model."""
+    inside = tf.keras.Sequential([tf.keras.Input((FEATURES,)), layers.Dense(1, dtype="float32", name="out")])
+    found = diagnose(compiled(inside, loss_scale=2.0**10), *data())
+    assert (found.findings, found.is_replayed) == ((), False)
+    assert found.loss_scale > 1
+
+
+def test_float16_variables():
+    """The optimizer's epsilon vanishes in them; a note tells if the installed Keras cannot run them in float32."""
+    set_global_policy("float16")
+    model = sequential(identity("first"), loss_scale=2.0**6)
+    model.compile(LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3, epsilon=1e-8), 2.0**6), loss="mse")
+    found = diagnose(model, *data())
+    assert [(each.kind, each.layer) for each in found.findings] == [("constant", None)], str(found)
+    assert "epsilon 1e-08" in found.findings[0].message
+    assert any("cannot run in float32" in note for note in found.notes) or found.difference < 0.02
+
+
+def test_layers_that_ask_each_other_for_their_type():
+    """A layer that casts to the type of another one, before it calls it, is in float32 from the first batch on."""
+
+    model = sequential(Asking(name="asking"), loss_scale=2.0**10)
+    found = diagnose(model, *data())
+    assert (found.findings, found.notes) == ((), ())
+    assert [each.path for each in found.layers] == ["asking/inside", "out"]
+
+
+def test_iterables_of_batches():
+    """A dataset, a generator and arrays with the same batches give the same figures."""
+    model, x, y = subclassed()
+    model(x)
+    batches = tf.data.Dataset.from_tensor_slices((x, y)).batch(4)
+    results = [
+        diagnose(model, each, targets, batch_size=4)
+        for each, targets in ((batches, None), (((a, b) for a, b in batches), None), (x, y))
+    ]
+    assert [each.batches for each in results] == [2, 2, 2]
+    assert results[0].layers == results[1].layers == results[2].layers
+
+
+def test_model_that_is_not_compiled():
+    """A loss makes up for it; without one the error tells what to do."""
+    model = Subclassed()
+    x, y = data()
+    with pytest.raises(ArgumentError):
+        diagnose(model, x, y)
+    found = diagnose(model, x, y, loss="mse", loss_scale=2.0**10)
+    assert found.findings == ()
+    assert found.scale_in_use == 2.0**10
+
+
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ({"batches": 0}, ArgumentError),
+        ({"batch_size": True}, ArgumentError),
+        ({"loss_scale": -1.0}, ArgumentError),
+        ({"loss": "no such loss"}, ArgumentError),
+    ],
+    ids=str,
+)
+def test_wrong_arguments(options, error):
+    """Each raises scalekeeper's own error."""
+    model, x, y = subclassed()
+    with pytest.raises(error):
+        diagnose(model, x, y, **options)
+
+
+def test_wrong_models_and_data():
+    """What is not a model, data that is no data, and arrays of different lengths raise scalekeeper's own errors."""
+    model, x, y = subclassed()
+    with pytest.raises(ArgumentTypeError):
+        diagnose("model.keras", x, y)
+    for bad in ((3, None), (x, y[:2]), (iter([]), None), (iter([(x, y)]), y)):
+        with pytest.raises(ArgumentError):
+            diagnose(model, *bad)

@@ -1,0 +1,1 @@
+"""Recording of what a model computes: the part of ``diagnose`` that needs TensorFlow."""

@@ -1,0 +1,162 @@
+"""Running training steps of a model that leave the model, its optimizers and all random states as they were."""
+
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import contextlib
+import importlib
+import sys
+
+import numpy as np
+import tensorflow as tf
+
+from ...serialization._variables import assign_all, values_of
+from ...serialization.probe import unchanged
+
+_APPLIES = ("apply_gradients", "apply")
+_SCALES = ("get_scaled_loss", "scale_loss")
+_ATTRIBUTES = ("_run_eagerly", "train_function", "train_tf_function", "stop_training")
+
+
+def optimizers_of(model: Any) -> List[Any]:
+    """Return the optimizers in the attributes of a model, and those that they wrap."""
+    found: List[Any] = []
+    queue = [getattr(model, "optimizer", None), *vars(model).values()]
+    while queue:
+        each = queue.pop(0)
+        if isinstance(each, (list, tuple)):
+            queue += each
+        elif isinstance(each, dict):
+            queue += each.values()
+        elif hasattr(each, "apply_gradients") and not any(each is known for known in found):
+            found.append(each)
+            queue += [getattr(each, "inner_optimizer", None), getattr(each, "_optimizer", None)]
+    return found
+
+
+@contextlib.contextmanager
+def without_updates(model: Any, loss_scale: Optional[float]) -> Iterator[None]:
+    """Let optimizers apply no gradients in the block, and multiply losses by the given loss scale, if any."""
+    patched: List[Tuple[Any, Dict[str, Any]]] = []
+    try:
+        for optimizer in optimizers_of(model):
+            replacements: Dict[str, Any] = {name: _nothing for name in _APPLIES if hasattr(optimizer, name)}
+            if loss_scale is not None:
+                scales = [name for name in _SCALES if hasattr(optimizer, name)]
+                replacements.update({name: _scaling(loss_scale) for name in scales})
+                if hasattr(optimizer, "get_unscaled_gradients"):
+                    replacements["get_unscaled_gradients"] = list
+            before = {name: vars(optimizer)[name] for name in replacements if name in vars(optimizer)}
+            patched.append((optimizer, {name: before.get(name) for name in replacements}))
+            vars(optimizer).update(replacements)
+        yield
+    finally:
+        for optimizer, before in patched:
+            for name, value in before.items():
+                vars(optimizer).pop(name)
+                if value is not None:
+                    vars(optimizer)[name] = value
+
+
+def _nothing(*args: Any, **kwargs: Any) -> None:
+    """Take the arguments of ``apply_gradients`` and apply nothing."""
+
+
+def _scaling(loss_scale: float) -> Callable[[Any], Any]:
+    def scaled(loss: Any) -> Any:
+        return (lambda: tf.cast(loss(), tf.float32) * loss_scale) if callable(loss) else _times(loss, loss_scale)
+
+    return scaled
+
+
+def _times(loss: Any, loss_scale: float) -> Any:
+    return loss if loss_scale == 1 else tf.cast(loss, tf.float32) * loss_scale
+
+
+@contextlib.contextmanager
+def restored(model: Any) -> Iterator[None]:
+    """Give variables, random states and attributes of Keras the values that they had before the block."""
+    candidates = [*model.variables, *(each for metric in model.metrics for each in metric.variables)]
+    for optimizer in optimizers_of(model):
+        candidates += variables_of(optimizer)
+    candidates += [getattr(model, name) for name in ("_train_counter",) if hasattr(model, name)]
+    variables = list({id(each): each for each in candidates if hasattr(each, "assign")}.values())
+    before = values_of(variables)
+    attributes = {name: vars(model)[name] for name in _ATTRIBUTES if name in vars(model)}
+    try:
+        with _keras_seeds(), unchanged(model):
+            yield
+    finally:
+        after = values_of(variables)
+        pairs = [(each, old) for each, old, new in zip(variables, before, after) if not _is_same(old, new)]
+        assign_all(pairs)
+        for name in _ATTRIBUTES:
+            if name in attributes:
+                vars(model)[name] = attributes[name]
+            elif name in vars(model):
+                delattr(model, name)
+
+
+def _is_same(old: Any, new: Any) -> bool:
+    return bool(old.tobytes() == new.tobytes())  # NaN too
+
+
+def variables_of(optimizer: Any) -> List[Any]:
+    """Return the variables that an optimizer has created."""
+    try:
+        variables = optimizer.variables
+        return list(variables() if callable(variables) else variables)
+    except AttributeError:  # it has none, or Keras's own class cannot list them
+        return []
+
+
+@contextlib.contextmanager
+def _keras_seeds() -> Iterator[None]:
+    """Restore the generators from which Keras takes the seeds of random layers, if the installed Keras has them."""
+    states: List[Callable[[], None]] = []
+    for module in _modules("backend"):
+        generator = getattr(getattr(module, "_SEED_GENERATOR", None), "generator", None)
+        if generator is not None:
+            states.append(_setter(generator.setstate, generator.getstate()))
+    for module in _modules("backend.common.global_state"):
+        generator = module.get_global_attribute("global_seed_generator")
+        if generator is None:
+            states.append(_setter(module.set_global_attribute, "global_seed_generator", None))
+        else:
+            states.append(_setter(generator.state.assign, np.array(generator.state)))
+    try:
+        yield
+    finally:
+        for restore in states:
+            restore()
+
+
+def _modules(name: str) -> List[Any]:
+    """Return the loaded modules of this name in the packages that Keras has lived in."""
+    packages = ("keras", "keras.src", "tf_keras", "tf_keras.src", "tensorflow.python.keras")
+    return [sys.modules[f"{package}.{name}"] for package in packages if f"{package}.{name}" in sys.modules]
+
+
+def _setter(function: Callable[..., Any], *args: Any) -> Callable[[], None]:
+    def restore() -> None:
+        function(*args)
+
+    return restore
+
+
+@contextlib.contextmanager
+def running_eagerly(model: Any) -> Iterator[None]:
+    """Run functions that the program has traced eagerly in the block."""
+    setter = getattr(tf.config, "run_functions_eagerly", None) or tf.config.experimental_run_functions_eagerly
+    getter: Any = getattr(tf.config, "functions_run_eagerly", None)
+    if getter is None:  # up to 2.2
+        module = importlib.import_module("tensorflow.python.eager.def_function")
+        getter = lambda: module.RUN_FUNCTIONS_EAGERLY  # noqa: E731
+    was_eager = getter()
+    setter(True)
+    try:
+        if hasattr(model, "train_on_batch"):
+            model.run_eagerly = True
+            model.train_function = None  # Keras makes one that is not traced
+        yield
+    finally:
+        setter(was_eager)
