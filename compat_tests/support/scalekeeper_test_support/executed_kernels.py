@@ -345,6 +345,8 @@ def registered_gpu_kernels(ops: Iterable[str]) -> Dict[str, List[Dict[str, Any]]
 
 def recorded_gpu_kernels(path: str = GPU_KERNELS) -> Dict[str, List[Dict[str, Any]]]:
     """Return what was recorded with the build of this TensorFlow that has CUDA; empty if nothing was."""
+    if not os.path.exists(path):
+        return {}
     with open(path, encoding="utf-8") as stream:
         return dict(json.load(stream).get(VERSION, {}))
 
