@@ -8,8 +8,8 @@ bytes that they read and write, and the conditionals, at which the host waits fo
 
 It fails if an operation of scalekeeper's has no version for a GPU, if one wants a number in host memory that is
 computed on the device, or if a limit is exceeded. It tries every policy in a traced step, and the dynamic one in eager
-mode, in ``fit`` and with two replicas. ``--record`` writes the figures to benchmarks/results/, and the kernels that GPUs have to
-benchmarks/gpu_kernels.json, which the tests of other builds use.
+mode, in ``fit`` and with two replicas. ``--record`` writes the figures to benchmarks/results/, and the kernels that
+GPUs have to benchmarks/gpu_kernels.json, which the tests of other builds use.
 """
 
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Set

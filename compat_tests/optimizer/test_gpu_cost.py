@@ -101,7 +101,7 @@ def test_a_missing_kernel_is_found():
 
 
 def test_a_copy_to_the_host_is_found():
-    """A number that is computed on the device, but not a predicate, a constant, or what is on the host by convention."""
+    """A number that is computed on the device, but not a predicate, a constant or an int32."""
 
     def axis(op, dtype="float32"):
         return Input("reduction_indices", "x", op, {"T": dtype}, "z", dtype)
