@@ -8,6 +8,7 @@ It also runs without a GPU. ``--tiny`` tries everything on small arrays.
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import argparse
+import functools
 import glob
 import importlib
 import json
@@ -19,10 +20,6 @@ import tempfile
 import time
 
 import numpy as np
-import tensorflow as tf
-
-from .. import optimizer as optimizer  # whole, before a part of it
-from ..optimizer import LossScaleOptimizer
 
 Shapes = Sequence[Tuple[int, ...]]
 SETS: Dict[str, Shapes] = {
@@ -66,6 +63,8 @@ def main(arguments: Optional[Sequence[str]] = None) -> Dict[str, Any]:
 
 def environment() -> Dict[str, Any]:
     """Return versions, and the GPUs that TensorFlow sees."""
+    import tensorflow as tf
+
     details = getattr(tf.config.experimental, "get_device_details", None)
     gpus = tf.config.list_physical_devices("GPU")
     return {
@@ -80,6 +79,10 @@ def environment() -> Dict[str, Any]:
 
 def wrappers(inner: str) -> Dict[str, Callable[[], Any]]:
     """Return makers of the bare optimizer, with Keras's LossScaleOptimizer, and with scalekeeper's."""
+    import tensorflow as tf
+
+    from ..optimizer import LossScaleOptimizer
+
     make = getattr(tf.keras.optimizers, inner)
     mixed_precision = tf.keras.mixed_precision
 
@@ -96,19 +99,21 @@ def wrappers(inner: str) -> Dict[str, Callable[[], Any]]:
 
 def traced_step(made: Any, shapes: Shapes) -> Callable[[], Any]:
     """Return a traced step on new variables, run once."""
+    import tensorflow as tf
+
     variables = [tf.Variable(tf.ones(shape)) for shape in shapes]
     grads = [tf.ones(shape) for shape in shapes]
     unscales = hasattr(made, "get_unscaled_gradients")  # Keras 3's own class does it when it applies them
     counter = tf.Variable(0, dtype=tf.int64)
 
-    @tf.function
     def step() -> Any:
         given = made.get_unscaled_gradients(list(grads)) if unscales else list(grads)
         made.apply_gradients(zip(given, variables))
         return counter.assign_add(1) + tf.cast(tf.reduce_sum(variables[-1][:1]) * 0, tf.int64)
 
-    step()
-    return lambda: step().numpy()
+    traced = tf.function(step)
+    traced()
+    return lambda: traced().numpy()
 
 
 def step_times(shapes: Shapes, inner: str, seconds: float) -> Dict[str, float]:
@@ -152,7 +157,9 @@ def operations_of_step(shapes: Shapes) -> Dict[str, Any]:
 
 def profiled(step: Callable[[], Any]) -> Dict[str, List[str]]:
     """Return the names of the events of a step by device; empty if this TensorFlow has no profiler for it."""
-    experimental = getattr(getattr(tf, "profiler", None), "experimental", None)
+    import tensorflow as tf
+
+    experimental: Any = getattr(getattr(tf, "profiler", None), "experimental", None)
     format_of_profiles = _xplane()
     if format_of_profiles is None or not hasattr(experimental, "start"):
         return {}
@@ -173,9 +180,9 @@ def profiled(step: Callable[[], Any]) -> Dict[str, List[str]]:
 
 def _xplane() -> Any:
     """Return the module of the profile's format, which has moved; None if there is none."""
-    for package in ("tensorflow.core.profiler.protobuf", "tensorflow.tsl.profiler.protobuf"):
+    for package in ("core", "tsl"):
         try:
-            return importlib.import_module(package + ".xplane_pb2")
+            return importlib.import_module(f"tensorflow.{package}.profiler.protobuf.xplane_pb2")
         except ImportError:
             continue
     return None
@@ -186,6 +193,8 @@ def _xplane() -> Any:
 
 def convolutional(width: int) -> Tuple[Any, Any]:
     """Return a small convolutional model, and inputs."""
+    import tensorflow as tf
+
     layers = tf.keras.layers
     inputs = tf.keras.Input((8 * width, 8 * width, 3))
     hidden = inputs
@@ -198,6 +207,8 @@ def convolutional(width: int) -> Tuple[Any, Any]:
 
 def transformer(width: int) -> Tuple[Any, Any]:
     """Return a small transformer, and inputs."""
+    import tensorflow as tf
+
     layers = tf.keras.layers
     inputs = tf.keras.Input((16, 8 * width))
     hidden = inputs
@@ -215,6 +226,8 @@ MODELS: Dict[str, Callable[[int], Tuple[Any, Any]]] = {"convolutional": convolut
 
 def compiled_model(name: str, width: int, made: Any) -> Tuple[Any, Any, Any]:
     """Return a model that is compiled with an optimizer, inputs and targets."""
+    import tensorflow as tf
+
     model, inputs = MODELS[name](width)
     model.compile(made, loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     return model, inputs.astype("float32"), np.arange(len(inputs)) % 10
@@ -228,7 +241,7 @@ def fit_times(name: str, width: int, seconds: float) -> Dict[str, Any]:
         for who in ("own", "ours"):
             made = wrappers("Adam")[who]()
             model, inputs, targets = compiled_model(name, width, made)
-            steps[who] = lambda model=model, inputs=inputs, targets=targets: model.train_on_batch(inputs, targets)
+            steps[who] = functools.partial(model.train_on_batch, inputs, targets)
         history = model.fit(inputs, targets, epochs=3, verbose=0).history["loss"]
         times = medians(steps, seconds)
     finally:
@@ -238,6 +251,8 @@ def fit_times(name: str, width: int, seconds: float) -> Dict[str, Any]:
 
 def fit_on_replicas(width: int) -> Dict[str, Any]:
     """Return the losses of training on all GPUs, if there are several, and whether their variables are equal."""
+    import tensorflow as tf
+
     gpus = tf.config.list_logical_devices("GPU") if hasattr(tf.config, "list_logical_devices") else []
     if len(gpus) < 2:
         return {"replicas": len(gpus)}
@@ -261,6 +276,8 @@ def fit_on_replicas(width: int) -> Dict[str, Any]:
 
 def with_float16(is_on: bool) -> None:
     """Set the global dtype policy to mixed_float16 or to float32."""
+    import tensorflow as tf
+
     module = tf.keras.mixed_precision
     setter = getattr(module, "set_global_policy", None) or getattr(module, "set_global_dtype_policy", None)
     (setter or module.experimental.set_policy)("mixed_float16" if is_on else "float32")

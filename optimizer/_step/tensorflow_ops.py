@@ -71,7 +71,7 @@ def _bend(bits: Any) -> Any:
 OPS = TensorFlowOps()
 
 
-class FiniteStepOps(TensorFlowOps):
+class FiniteStepOps:
     """The operations of a step whose gradients are known to be finite: what follows from that is not computed.
 
     Attributes:
@@ -81,6 +81,9 @@ class FiniteStepOps(TensorFlowOps):
     def __init__(self) -> None:
         self.finite = tf.constant(True)
         self._not_finite = tf.constant(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OPS, name)
 
     def where(self, condition: Any, if_true: Any, if_false: Any) -> Any:
         if condition is self.finite:
