@@ -36,8 +36,7 @@ from scalekeeper_test_support.executed_kernels import (
 )
 from scalekeeper_test_support.installed_keras import upstream
 
-# The most that scalekeeper may start beyond the bare optimizer. The check of a step takes 2 (many), 4 or 9 sums, and
-# unscaling 1, 81 or 8 products.
+# The most that scalekeeper may start beyond the bare optimizer: unscaling takes 1 product, 81 or 8.
 LIMITS = {"many": 17, "mix": 103, "big": 33}
 SHAPES = [(8, 8)] * 5 + [(300, 300)] * 3 + [(100, 100)] * 2
 REQUIRED = {"fixed": {"loss_scale_value": 8.0}, "scheduled": {"values": [64.0, 8.0], "boundaries": [50]}}

@@ -9,7 +9,7 @@ import tensorflow as tf
 from scalekeeper.testing import gpu
 from scalekeeper_test_support.installed_keras import global_policy
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_what_is_measured(tmp_path):
