@@ -225,6 +225,6 @@ def test_a_scale_grows_if_the_product_is_finite(factor):
     largest = np.float32(_largest_to_grow(factor))
     numbers = [np.nextafter(largest, np.float32(0)), largest, np.nextafter(largest, np.float32(np.inf)), np.float32(1)]
     with np.errstate(over="ignore"):
-        for number in numbers:
+        for number in (each for each in numbers if each > 0):
             product = number * np.float32(factor)
             assert grown(number, factor, None, OPS) == (product if np.isfinite(product) else number)
