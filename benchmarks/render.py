@@ -1,4 +1,4 @@
-"""Write the tables and the plot of docs/performance.md from benchmarks/results/.
+"""Write the tables and the plot of docs/performance.md, and the tables of docs/gpu.md, from benchmarks/results/.
 
     python benchmarks/render.py
 
@@ -94,6 +94,45 @@ def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
     }
 
 
+def _three(row: Dict[str, Any], index: int, shown: Any) -> str:
+    return " / ".join(shown(row[who][index]) for who in ("bare", "own", "ours"))
+
+
+def _share(row: Dict[str, Any], index: int) -> str:
+    bare, own, ours = (row[who][index] for who in ("bare", "own", "ours"))
+    return f"{(ours - bare) / (own - bare):.2f}"
+
+
+def gpu_cost_table(found: List[Dict[str, Any]]) -> str:
+    """Return what a step starts and moves: bare, TensorFlow's class, scalekeeper; and the ratios of the overheads."""
+    lines = [
+        "| TensorFlow | gradients | launches | overhead | megabytes | overhead | conditionals |",
+        "|---|---|---|--:|---|--:|---|",
+    ]
+    for each in found:
+        for row in each.get("gpu_cost", []):
+            lines.append(
+                f"| {each['name']} | {row['set']} {row['optimizer']} | {_three(row, 0, str)} | {_share(row, 0)} | "
+                f"{_three(row, 1, lambda count: f'{count / 1e6:.1f}')} | {_share(row, 1)} | {_three(row, 2, str)} |"
+            )
+    return "\n".join(lines)
+
+
+def gpu_steps_table(found: List[Dict[str, Any]]) -> str:
+    """Return the operations that a step starts on each TensorFlow, by policy and mode."""
+    found = [each for each in found if "gpu_steps" in each]
+    launches = [{row["step"]: row["launches"] for row in each["gpu_steps"]} for each in found]
+    lines = ["| step | " + " | ".join(each["name"] for each in found) + " |", "|---" + "|--:" * len(found) + "|"]
+    for step in launches[0]:
+        lines.append(f"| {step} | " + " | ".join(str(each.get(step, "-")) for each in launches) + " |")
+    return "\n".join(lines)
+
+
+def parts_of_gpu_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
+    """Return the parts of docs/gpu.md by name."""
+    return {"cost": gpu_cost_table(found), "steps": gpu_steps_table(found)}
+
+
 def plot(found: List[Dict[str, Any]]) -> None:
     """Plot both classes as multiples of the bare optimizer's step, for each set of gradients."""
     import matplotlib
@@ -136,6 +175,7 @@ def plot(found: List[Dict[str, Any]]) -> None:
 def main() -> None:
     found = results()
     rewrite("performance.md", parts_of_page(found))
+    rewrite("gpu.md", parts_of_gpu_page(found))
     plot(found)
 
 

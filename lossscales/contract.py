@@ -2,6 +2,7 @@
 
 from typing import Any, Callable, ClassVar, Dict, FrozenSet, List, Mapping, Optional, Tuple, Type, TypeVar
 
+import functools
 import inspect
 import numbers
 
@@ -344,7 +345,20 @@ def grown(scale: Any, factor: float, maximum: Optional[float], ops: Any) -> Any:
     product = scale * ops.float32(factor)
     if maximum is not None:
         return ops.minimum(product, ops.float32(maximum))
-    return ops.where(ops.isfinite(product), product, scale)
+    return ops.where(scale <= ops.float32(_largest_to_grow(factor)), product, scale)
+
+
+@functools.lru_cache(maxsize=64)
+def _largest_to_grow(factor: float) -> float:
+    """Return the largest float32 whose product with a factor, rounded to float32, is finite; -1 if there is none."""
+    with np.errstate(over="ignore"):
+        multiplier, largest = np.float32(factor), np.finfo(np.float32).max
+        if np.isinf(multiplier):
+            return -1.0
+        number = np.float32(np.nextafter(largest / multiplier, np.float32(np.inf)))
+        while not np.isfinite(number * multiplier):
+            number = np.nextafter(number, np.float32(0))
+    return float(number)
 
 
 def shrunk(scale: Any, divisor: float, minimum: float, ops: Any) -> Any:

@@ -78,7 +78,7 @@ class DynamicLossScale(LossScale):
         is_due = good_steps >= ops.int64(params.increment_period)
         larger = grown(scale, params.growth_factor or params.multiplier, params.maximum, ops)
         smaller = self._backed_off(scale, ops)
-        counted = ops.where(ops.logical_and(finite, ops.logical_not(is_due)), good_steps, ops.int64(0))
+        counted = ops.where(is_due, ops.int64(0), ops.where(finite, good_steps, ops.int64(0)))
         if params.hysteresis == 1:
             after = ops.where(finite, ops.where(is_due, larger, scale), smaller)
             return {"current_loss_scale": after, "good_steps": counted}

@@ -110,3 +110,31 @@ def test_measurements_on_request():
         "largest_magnitude": 4.0,
         "zero_share": pytest.approx(1 / 3),
     }
+
+
+@pytest.mark.parametrize("inner", ["SGD", "Adam"])
+def test_a_traced_step_after_a_sum_that_overflows(inner):
+    """Finite gradients whose sum is infinite are applied as by the bare optimizer, to the bit; an infinity is not."""
+    shapes = [(100, 100), (90, 90), (90, 90), (3,)]
+    policy = {"name": "dynamic", "initial_loss_scale": 2.0**100}
+    bare = getattr(tf.keras.optimizers, inner)(0.5)
+    optimizer = LossScaleOptimizer(getattr(tf.keras.optimizers, inner)(0.5), policy)
+    expected, variables = ([tf.Variable(tf.ones(shape)) for shape in shapes] for _ in range(2))
+
+    @tf.function
+    def step(grads):
+        optimizer.apply_gradients(zip(optimizer.get_unscaled_gradients(grads), variables))
+
+    @tf.function
+    def bare_step(grads):
+        bare.apply_gradients(zip([grad * 2.0**-100 for grad in grads], expected))
+
+    grads = [tf.fill(shape, 3e38) for shape in shapes]
+    step(grads)
+    bare_step(grads)
+    assert [each.numpy().tolist() for each in variables] == [each.numpy().tolist() for each in expected]
+    assert optimizer.loss_scale.state() == {"current_loss_scale": 2.0**100, "good_steps": 1}
+    step([grads[0], tf.fill(shapes[1], np.float32(np.inf)), *grads[2:]])
+    assert [each.numpy().tolist() for each in variables] == [each.numpy().tolist() for each in expected]
+    assert optimizer.loss_scale.state() == {"current_loss_scale": 2.0**99, "good_steps": 0}
+    assert (optimizer.telemetry.steps, optimizer.telemetry.skipped) == (2, 1)

@@ -1,13 +1,14 @@
 """`compile(jit_compile=True)`: a training step that XLA compiles scales once and skips once, as any other."""
 
 import inspect
+import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
-from scalekeeper_test_support.installed_keras import number, upstream
+from scalekeeper_test_support.installed_keras import compiled, number, upstream
 
 if "jit_compile" not in inspect.signature(tf.keras.Model.compile).parameters:
     pytest.skip("this TensorFlow's compile has no jit_compile", allow_module_level=True)
@@ -79,3 +80,36 @@ def test_an_overflow_in_a_sparse_gradient_is_skipped(one_weight, optimizers):
     optimizer = LossScaleOptimizer(optimizers.SGD(0.5), policy)
     assert fitted_rows(optimizer, [1, 2], epochs=2) == [1.0, 0.75, 0.75, 1.0]
     assert optimizer.loss_scale.state()["current_loss_scale"] == 2.0**16
+
+
+def hlo_of_step(optimizer):
+    """Return the optimized HLO of a step with two gradients."""
+    variables = [tf.Variable(tf.ones((300, 300))) for _ in range(2)]  # a shape that nothing else has
+    grads = [tf.fill((300, 300), 2.0)] * 2
+    optimizer.apply_gradients(zip(grads, variables))
+
+    def step(*grads):
+        given = optimizer.get_unscaled_gradients(grads) if isinstance(optimizer, LossScaleOptimizer) else grads
+        optimizer.apply_gradients(zip(given, variables))
+        return tf.constant(0)
+
+    return compiled(step).experimental_get_compiler_ir(*grads)(stage="optimized_hlo")
+
+
+def reads_of_gradients(hlo):
+    """Return how many operations of a compiled step read each gradient."""
+    lines = hlo[hlo.index("\nENTRY ") :].splitlines()[2:]
+    found = [re.match(r"\s*(\S+) = f32\[300,300\]\S* parameter\([01]\)", line) for line in lines]
+    names = [each.group(1) for each in found if each]
+    return [sum(bool(re.search(re.escape(name) + r"[,)]", line)) for line in lines) for name in names]
+
+
+@pytest.mark.skipif(not hasattr(tf.function(lambda: None), "experimental_get_compiler_ir"), reason="no HLO")
+def test_passes_over_the_gradients():
+    """What XLA makes of a step has no float64, and reads gradients as often as with TensorFlow's class.
+
+    That is once more than with the bare optimizer, and twice where Keras 2.15 writes two products of a gradient.
+    """
+    own = reads_of_gradients(hlo_of_step(upstream(tf.keras.optimizers.SGD(0.5))))
+    hlo = hlo_of_step(LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic"))
+    assert (len(own), reads_of_gradients(hlo), "f64[" in hlo) == (2, own, False)

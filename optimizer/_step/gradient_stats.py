@@ -1,18 +1,16 @@
 """Measure the gradients of one step: whether they are finite, their largest magnitude, their share of zeros."""
 
-from typing import Any, Dict, FrozenSet, Iterable, List, Optional, Sequence
-
-import functools
+from typing import Any, Callable, Dict, FrozenSet, Iterable, List, NamedTuple, Optional, Sequence
 
 import tensorflow as tf
 
-from .control_flow import unlowered_cond
+from .control_flow import is_compiled_by_xla, unlowered_cond
 from .unscale import Bucket, bucket_gradients, gradients_of, has_at_most, multiply
 
 # the fields of a report, in the order in which ``measure`` returns them
 FIELDS = ("finite", "largest_magnitude", "zero_share")
-_NARROW = (tf.float16, tf.bfloat16, tf.float32, tf.complex64)
-_CHEAP_TO_WIDEN = 2**16  # elements: half a megabyte in float64
+# Up to this many elements, adding several gradients of one shape and summing once is cheaper than summing each.
+_CHEAP_TO_ADD = 2**16
 # dtype → the integer dtype of the same width, and the exponent bits, which are all set in a non-finite number
 _EXPONENT = {tf.float32: (tf.int32, 0x7F800000), tf.float64: (tf.int64, 0x7FF0000000000000)}
 
@@ -24,11 +22,29 @@ def is_finite(values: Any) -> Any:
     return tf.not_equal(tf.bitwise.bitwise_and(tf.bitcast(values, integers), mask), mask)
 
 
+class FiniteCheck(NamedTuple):
+    """Whether all gradients are finite.
+
+    Attributes:
+        is_proven: A boolean scalar: whether a sum proves that they are. If not, they may be finite all the same.
+        exact: Computes whether they are from each number; None if ``is_proven`` decides.
+    """
+
+    is_proven: Any
+    exact: Optional[Callable[[], Any]] = None
+
+    def verdict(self) -> Any:
+        """Return whether all gradients are finite, as a boolean scalar."""
+        if self.exact is None:
+            return self.is_proven
+        return unlowered_cond(self.is_proven, lambda: tf.constant(True), self.exact)
+
+
 def measure(buckets: Sequence[Bucket], needs: FrozenSet[str]) -> Dict[str, Any]:
     """Return the named fields of a :class:`Report` for the gradients of this replica."""
     measured: Dict[str, Any] = {}
     if "finite" in needs:
-        measured["finite"] = _all_finite(buckets)
+        measured["finite"] = finite_check(buckets).verdict()
     if "largest_magnitude" in needs:
         largest = _without_none(_largest_magnitude(bucket) for bucket in buckets)
         measured["largest_magnitude"] = tf.reduce_max(tf.stack([tf.constant(0.0), *largest]))
@@ -64,60 +80,60 @@ def _largest_magnitude(bucket: Bucket) -> Optional[Any]:
     return tf.cast(largest if bucket.reciprocal is None else multiply(largest, bucket.reciprocal), tf.float32)
 
 
-def _all_finite(buckets: Sequence[Bucket]) -> Any:
-    """Return whether every gradient is finite, as a boolean scalar.
+def finite_check(buckets: Sequence[Bucket]) -> FiniteCheck:
+    """Return the check of whether every gradient is finite.
 
-    A finite sum proves that every term is finite, and a sum reads each gradient once. Float32 numbers summed in float64
-    cannot overflow, so for small gradients the sum decides. For large ones that would be slow: they are summed in their
-    own dtype, and only if that sum is not finite, each number is checked. Gradients are summed before they are
-    unscaled: a finite number times a factor of at most 1 is finite.
+    A finite sum proves that every term is finite, and a sum reads each gradient once. Only if it is not finite, each
+    number is checked. Gradients are summed before they are unscaled: a finite number times a factor of at most 1 is
+    finite. XLA fuses the check of each number into one pass, so there it decides at once.
     """
-    sums, large = [], []
-    for bucket in buckets:
-        is_small = bucket.reciprocal is None and has_at_most(_CHEAP_TO_WIDEN, bucket.values)
-        if is_small and bucket.values.dtype in _NARROW:
-            sums.append(tf.reduce_sum(tf.cast(_summed_by_index(bucket.values), tf.float64)))
-        else:
-            large.append(bucket)
-    verdicts = [is_finite(tf.add_n(sums))] if sums else []
-    verdicts += _large_finite(large)
-    return functools.reduce(tf.logical_and, verdicts) if verdicts else tf.constant(True)
+    buckets = [bucket for bucket in buckets if _can_be_nonfinite(bucket.values)]
+    if not buckets:
+        return FiniteCheck(tf.constant(True))
 
-
-def _large_finite(buckets: Sequence[Bucket]) -> List[Any]:
-    """Return one boolean scalar for all large gradients, or an empty list if none of them can be non-finite."""
-    sums = _without_none(_proving_sum(bucket.values) for bucket in buckets)
-    if not sums:
-        return []
-    reciprocals = {id(bucket.reciprocal): bucket.reciprocal for bucket in buckets if bucket.reciprocal is not None}
-    is_proof = is_finite(tf.add_n([tf.cast(each, tf.float32) for each in sums]))
-    for reciprocal in reciprocals.values():
-        is_proof = tf.logical_and(is_proof, reciprocal <= 1.0)
-
-    def check_each_number() -> Any:
+    def exact() -> Any:
         arrays = _without_none(_exact(bucket.unscaled_values()) for bucket in buckets)
         return tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in arrays]))
 
-    return [unlowered_cond(is_proof, lambda: tf.constant(True), check_each_number)]
+    if is_compiled_by_xla() and not any(isinstance(bucket.values, tf.IndexedSlices) for bucket in buckets):
+        return FiniteCheck(exact())
+    sums = [tf.cast(each, tf.float32) for each in _proving_sums(buckets)]
+    # not add_n, which TensorFlow's memory optimizer takes apart, scalars or not
+    is_proven = is_finite(tf.reduce_sum(tf.stack(sums)) if len(sums) > 1 else sums[0])
+    reciprocals = {id(bucket.reciprocal): bucket.reciprocal for bucket in buckets if bucket.reciprocal is not None}
+    for reciprocal in reciprocals.values():
+        is_proven = tf.logical_and(is_proven, reciprocal <= 1.0)
+    return FiniteCheck(is_proven, exact)
+
+
+def _can_be_nonfinite(values: Any) -> bool:
+    return bool(values.dtype.is_floating or values.dtype.is_complex)
+
+
+def _proving_sums(buckets: Sequence[Bucket]) -> List[Any]:
+    """Return sums of these gradients: if all are finite, all gradients are."""
+    alike: Dict[Any, List[Any]] = {}
+    for index, bucket in enumerate(buckets):
+        values = bucket.values
+        key = (values.dtype, tuple(values.shape)) if has_at_most(_CHEAP_TO_ADD, values) else index
+        alike.setdefault(key, []).append(values)
+    added = (group[0] if len(group) == 1 else tf.add_n(list(map(_as_real, group))) for group in alike.values())
+    return [_proving_sum(values) for values in added]
 
 
 def _without_none(arrays: Iterable[Optional[Any]]) -> List[Any]:
     return [array for array in arrays if array is not None]
 
 
-def _proving_sum(values: Any) -> Optional[Any]:
+def _proving_sum(values: Any) -> Any:
     """Return a sum that, if it is finite, proves that the gradient is finite.
 
     For a sparse gradient it is the sum of all magnitudes, which bounds the sum of the rows of any index, so that the
     rows need not be grouped. Half of the largest number leaves room for different rounding.
     """
     if not isinstance(values, tf.IndexedSlices):
-        array = _as_real(tf.convert_to_tensor(values))
-        return None if array is None else tf.reduce_sum(array)
-    array = _as_real(values.values)
-    if array is None:
-        return None
-    magnitudes = tf.reduce_sum(tf.abs(array))
+        return tf.reduce_sum(_as_real(tf.convert_to_tensor(values)))
+    magnitudes = tf.reduce_sum(tf.abs(_as_real(values.values)))
     limit = tf.constant(float(values.values.dtype.real_dtype.max) / 2, magnitudes.dtype)
     return tf.where(magnitudes <= limit, magnitudes, tf.constant(float("inf"), magnitudes.dtype))
 

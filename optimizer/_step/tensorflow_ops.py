@@ -69,3 +69,43 @@ def _bend(bits: Any) -> Any:
 
 
 OPS = TensorFlowOps()
+
+
+class FiniteStepOps:
+    """The operations of a step whose gradients are known to be finite: what follows from that is not computed.
+
+    Attributes:
+        finite: The ``finite`` of the report.
+    """
+
+    def __init__(self) -> None:
+        self.finite = tf.constant(True)
+        self._not_finite = tf.constant(False)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(OPS, name)
+
+    def where(self, condition: Any, if_true: Any, if_false: Any) -> Any:
+        if condition is self.finite:
+            return if_true
+        return if_false if condition is self._not_finite else tf.where(condition, if_true, if_false)
+
+    def either(self, condition: Any, if_true: Callable[[], Any], if_false: Callable[[], Any]) -> Any:
+        return if_true() if condition is self.finite else OPS.either(condition, if_true, if_false)
+
+    def logical_not(self, value: Any) -> Any:
+        return self._not_finite if value is self.finite else tf.logical_not(value)
+
+    def logical_and(self, one: Any, other: Any) -> Any:
+        if self._not_finite is one or self._not_finite is other:
+            return self._not_finite
+        if one is self.finite:
+            return other
+        return one if other is self.finite else tf.logical_and(one, other)
+
+    def logical_or(self, one: Any, other: Any) -> Any:
+        if self.finite is one or self.finite is other:
+            return self.finite
+        if one is self._not_finite:
+            return other
+        return one if other is self._not_finite else tf.logical_or(one, other)

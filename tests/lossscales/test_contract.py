@@ -9,7 +9,8 @@ import pytest
 
 from scalekeeper import DynamicLossScale, FixedLossScale, InvalidSpecError, LossScale, LossScaleParams, Report
 from scalekeeper.lossscales import TolerantLossScale, advance
-from scalekeeper.lossscales._numpy_state import measure
+from scalekeeper.lossscales._numpy_state import OPS, measure
+from scalekeeper.lossscales.contract import _largest_to_grow, grown
 
 
 class Drifting(LossScale):
@@ -216,3 +217,14 @@ def test_a_copy_has_a_state_of_its_own(copied):
     assert policy.state() == {"current_loss_scale": 8.0, "good_steps": 1}
     assert twin.state() == {"current_loss_scale": 4.0, "good_steps": 0}
     assert copied(DynamicLossScale()).state() == {"current_loss_scale": 32768.0, "good_steps": 0}
+
+
+@pytest.mark.parametrize("factor", [1.0000001, 1.5, 2.0, 3.0, 7.3, 1e30, 3e38, 1e39])
+def test_a_scale_grows_if_the_product_is_finite(factor):
+    """Without a maximum it grows up to the last number whose product is finite, and stays from the next one on."""
+    largest = np.float32(_largest_to_grow(factor))
+    numbers = [np.nextafter(largest, np.float32(0)), largest, np.nextafter(largest, np.float32(np.inf)), np.float32(1)]
+    with np.errstate(over="ignore"):
+        for number in (each for each in numbers if each > 0):
+            product = number * np.float32(factor)
+            assert grown(number, factor, None, OPS) == (product if np.isfinite(product) else number)

@@ -22,6 +22,12 @@ def test_the_tables_of_performance_are_made_from_the_results():
     assert with_parts(text, render.parts_of_page(render.results()), "performance.md") == text
 
 
+def test_the_tables_of_gpus_are_made_from_the_results():
+    """`python benchmarks/render.py` would not change the page."""
+    render, text = load_script("benchmarks/render.py"), page("gpu.md")
+    assert with_parts(text, render.parts_of_gpu_page(render.results()), "gpu.md") == text
+
+
 def test_the_tables_of_reliability_are_made_from_the_results():
     """`python compat_tests/reliability/render.py` would not change the page."""
     render, text = load_script("compat_tests/reliability/render.py"), page("reliability.md")

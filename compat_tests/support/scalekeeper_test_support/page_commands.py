@@ -223,6 +223,11 @@ def check_pre_commit(words):
     existing(".pre-commit-hooks.yaml")
 
 
+def check_gpu(words):
+    """Check that there is the script for a person with a GPU, which a test of its own runs."""
+    existing("testing/gpu.py")
+
+
 def accept(words):
     """Accept a command that the checkout cannot check."""
 
@@ -242,4 +247,5 @@ CHECKED = {
     ("pytest",): check_pytest,
     ("python", "-m", "pytest"): check_pytest,
     ("pre-commit",): check_pre_commit,
+    ("python", "-m", "scalekeeper.testing.gpu"): check_gpu,
 }

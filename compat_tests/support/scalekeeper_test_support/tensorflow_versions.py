@@ -148,6 +148,8 @@ PACKAGES = (
     "py313-packages-hub",
     "py310-packages-horovod",
 )
+# the environments with builds that have CUDA, which tox.ini defines; run by hand
+GPU = ("py38-gpu", "py310-gpu", "py311-gpu", "py313-gpu-keras3", "py313-gpu-tfkeras")
 # the environments of the long run that have no TensorFlow in their names and are not in tox.ini's env_list
 OTHERS = ("py313-core-every", "py313-sdist-every", *(f"py{python}-install" for python in (38, 39, 310, 311, 312)))
 
@@ -205,10 +207,10 @@ def fast_run(first: Sequence[str]) -> List[str]:
 
 
 def labels(first: Sequence[str]) -> Dict[str, List[str]]:
-    """Return the labels of tox: ``every``, ``versions`` (the fast run on every TensorFlow), and ``packages``."""
+    """Return the labels of tox: ``every``, ``versions`` (the fast run on every TensorFlow), ``packages``, ``gpu``."""
     every = [variant_name(each, "every") for each in ENVIRONMENTS]
     versions = [each.name for each in ENVIRONMENTS]
-    return {"every": [*first, *OTHERS, *every], "versions": versions, "packages": list(PACKAGES)}
+    return {"every": [*first, *OTHERS, *every], "versions": versions, "packages": list(PACKAGES), "gpu": list(GPU)}
 
 
 def generation_of(name: str) -> Sequence[str]:
