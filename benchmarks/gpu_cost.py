@@ -37,7 +37,7 @@ from scalekeeper_test_support.executed_kernels import (
 from scalekeeper_test_support.installed_keras import upstream
 
 # The most that scalekeeper may start beyond the bare optimizer: unscaling takes 1 product, 81 or 8.
-LIMITS = {"many": 17, "mix": 103, "big": 33}
+LIMITS = {"many": 21, "mix": 107, "big": 37}
 SHAPES = [(8, 8)] * 5 + [(300, 300)] * 3 + [(100, 100)] * 2
 REQUIRED = {"fixed": {"loss_scale_value": 8.0}, "scheduled": {"values": [64.0, 8.0], "boundaries": [50]}}
 
@@ -78,7 +78,7 @@ def table(sets: List[str]) -> List[Dict[str, Any]]:
             )
         rows.append(row)
         excess = row["ours"][0] - row["bare"][0]
-        if excess > LIMITS[name] or row["ours"][2] > row["bare"][2] + 1:
+        if excess > LIMITS[name] or row["ours"][2] > row["bare"][2] + 2:
             raise SystemExit(f"{name} {inner}: {excess} launches (limit {LIMITS[name]}), {row['ours'][2]} conditionals")
     return rows
 

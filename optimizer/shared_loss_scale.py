@@ -13,7 +13,6 @@ from ..registry.errors import ArgumentError, UnsupportedOperationError
 from ._step.control_flow import runs_side_effects, without_autograph
 from ._step.graph_state import GraphPolicy, hold_in_graph
 from ._step.replicas import can_merge_replicas
-from ._step.tensorflow_ops import OPS
 from ._step.unscale import GET_UNSCALED_GRADIENTS
 
 __all__ = ["SharedLossScale"]
@@ -184,13 +183,11 @@ class _SharedPolicy(GraphPolicy):
 class _PolicyInStep(GraphPolicy):
     """A policy in one step: decides by the gradients of one optimizer, and leaves their report to the step."""
 
-    decides_in_branch = False  # the step uses the report after the branch
-
     def __init__(self, held: GraphPolicy, step: SharedStep) -> None:
         super().__init__(held.policy, held.state)
         self._step = step
 
-    def decide(self, grads: Sequence[Any], report: Mapping[str, Any], ops: Any = OPS) -> Tuple[Any, Any]:
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         made = Report(**report)
         self._step.reports.append(made)
         return tf.no_op(), self.state.should_apply(made)

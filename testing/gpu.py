@@ -39,6 +39,9 @@ def main(arguments: Optional[Sequence[str]] = None) -> Dict[str, Any]:
     parser.add_argument("--seconds", type=float, default=20.0, help="for each of about twelve comparisons")
     parser.add_argument("--tiny", action="store_true", help="try everything on small arrays")
     options = parser.parse_args(arguments)
+    folder = os.path.dirname(os.path.abspath(options.output))
+    if not os.access(folder, os.W_OK) or os.path.isdir(options.output):  # known before ten minutes have passed
+        parser.error(f"--output {options.output}: not a file in a folder that can be written to")
     seconds = 0.1 if options.tiny else options.seconds
     measured: Dict[str, Any] = {"environment": environment(), "steps": [], "fit": []}
     for name, shapes in (TINY if options.tiny else SETS).items():
@@ -116,11 +119,11 @@ def traced_step(made: Any, shapes: Shapes) -> Callable[[], Any]:
     return lambda: traced().numpy()
 
 
-def step_times(shapes: Shapes, inner: str, seconds: float) -> Dict[str, float]:
+def step_times(shapes: Shapes, inner: str, seconds: float) -> Dict[str, Optional[float]]:
     """Return the median milliseconds of a step with each optimizer, in turns, and the ratio of the overheads."""
     times = medians({name: traced_step(make(), shapes) for name, make in wrappers(inner).items()}, seconds)
     own = times["own"] - times["bare"]
-    return {**times, "overhead_ours_to_own": (times["ours"] - times["bare"]) / own if own else float("nan")}
+    return {**times, "overhead_ours_to_own": (times["ours"] - times["bare"]) / own if own else None}
 
 
 def medians(steps: Dict[str, Callable[[], Any]], seconds: float) -> Dict[str, float]:

@@ -1,14 +1,12 @@
 """Apply or skip a step: which strategies allow one, and how the decision is taken with and without replicas."""
 
-from typing import Any, Callable, Dict, FrozenSet, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import tensorflow as tf
 
 from ...registry.errors import StrategyError
-from .control_flow import unlowered_cond
-from .gradient_stats import FiniteCheck, finite_check, measure, nonfinite_flags
+from .gradient_stats import measure, nonfinite_flags
 from .replicas import can_merge_replicas, combine_shares, shares_of_replica
-from .tensorflow_ops import OPS, FiniteStepOps
 from .unscale import Bucket, bucket_gradients, gradients_of
 
 # What the names of operations begin with that wait for other workers: TensorFlow's, Horovod's, BytePS's
@@ -43,21 +41,21 @@ class Step(NamedTuple):
     also_checked: Optional[Sequence[Any]] = None
     returns_decision: bool = False
 
-    @property
-    def needs(self) -> FrozenSet[str]:
-        """The fields of the report that the policy and the watched variables need."""
-        return frozenset(self.policy.needs).union(self.watched, ["finite"] if self.watched else [])
-
-    def statistics(self, buckets: Sequence[Bucket]) -> Dict[str, Any]:
-        """Return the fields of the report but ``finite``, for this replica."""
-        needs = self.needs.difference(["finite"])
-        if not needs or self.own_grads is None:
+    def measure(self, buckets: Sequence[Bucket], also_checked: Sequence[Bucket]) -> Dict[str, Any]:
+        """Return the fields of the report that the policy and the watched variables need, for this replica."""
+        needs = self.policy.needs.union(self.watched, ["finite"] if self.watched else [])
+        if self.own_grads is None:
             return measure(buckets, needs)
-        return measure(bucket_gradients(self.own_grads), needs)
+        is_needed = needs.intersection(["finite"])
+        report = measure(buckets, is_needed)
+        if also_checked and is_needed:
+            report["finite"] = tf.logical_and(report["finite"], measure(also_checked, is_needed)["finite"])
+        statistics = needs.difference(is_needed)
+        return {**report, **(measure(bucket_gradients(self.own_grads), statistics) if statistics else {})}
 
-    def decide(self, grads: Sequence[Any], report: Mapping[str, Any], ops: Any = OPS) -> Tuple[Any, Any]:
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the policy and the watched variables, and whether to apply the step."""
-        update_op, should_apply = self.policy.decide(grads, report, ops)
+        update_op, should_apply = self.policy.decide(grads, report)
         if not self.watched:
             return update_op, should_apply
         assigned = [variable.assign(_watched_value(name, report)) for name, variable in self.watched.items()]
@@ -87,48 +85,24 @@ def gated_step(step: Step) -> Any:
         gradients are applied. In a graph it is computed after all of it.
     """
     buckets = _Buckets(bucket_gradients(step.grads), bucket_gradients(step.also_checked or []))
-    check = finite_check([*buckets.applied, *buckets.also_checked]) if "finite" in step.needs else None
-    report = step.statistics(buckets.applied)
+    report = step.measure(*buckets)
     if not tf.distribute.has_strategy():
-        return _step_without_strategy(step, buckets, check, report)
-    if check is not None:
-        report = {"finite": check.verdict(), **report}
+        return _step_without_strategy(step, buckets, report)
     if can_merge_replicas():
         return _step_in_merge_call(step, buckets, report)
     return _step_in_each_replica(step, buckets, report)
 
 
-def _step_without_strategy(
-    step: Step, buckets: _Buckets, check: Optional[FiniteCheck], report: Mapping[str, Any]
-) -> Any:
+def _step_without_strategy(step: Step, buckets: _Buckets, report: Mapping[str, Any]) -> Any:
     """Decide by this report alone."""
-
-    def apply() -> Any:
-        return step.apply(gradients_of(buckets.applied))
-
-    def skip() -> Any:
-        return step.skip(buckets.nonfinite() if step.attributes_overflows else None)
-
-    if check is None or check.exact is None or not step.policy.decides_in_branch:
-        report = report if check is None else {"finite": check.verdict(), **report}
-        return _gate(step, *step.decide(step.grads, report), apply, skip)
-
-    def proven() -> Any:
-        ops = FiniteStepOps()
-        update_op, should_apply = step.decide(step.grads, {"finite": ops.finite, **report}, ops)
-        if should_apply is not ops.finite:
-            return _decision(update_op, should_apply, apply, skip)
-        return _decision(update_op, True, lambda: _require_no_communication(apply()), skip)
-
-    def doubtful() -> Any:
-        # In the graph twice, but as one operation, which does not run after a finite sum.
-        return _decision(*step.decide(step.grads, {"finite": check.verdict(), **report}), apply, skip, unlowered_cond)
-
-    # One conditional around the check and the update: a device waits for the host at each.
-    decision = tf.cond(check.is_proven, proven, doubtful)
-    if step.returns_decision:
-        return decision
-    return None if tf.executing_eagerly() else tf.group(decision)
+    update_op, should_apply = step.decide(step.grads, report)
+    return _gate(
+        step,
+        update_op,
+        should_apply,
+        lambda: step.apply(gradients_of(buckets.applied)),
+        lambda: step.skip(buckets.nonfinite() if step.attributes_overflows else None),
+    )
 
 
 def _step_in_merge_call(step: Step, buckets: _Buckets, report: Mapping[str, Any]) -> Any:
@@ -197,34 +171,17 @@ def _watched_value(name: str, report: Mapping[str, Any]) -> Any:
 
 def _gate(step: Step, update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any]) -> Any:
     """Run one of two functions, and return what ``gated_step`` returns."""
-    operations = _gated(update_op, should_apply, apply, skip)
-    if step.returns_decision:
-        return _after(operations, should_apply)
-    return None if tf.executing_eagerly() else tf.group(*operations)
-
-
-def _decision(
-    update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any], cond: Any = tf.cond
-) -> Any:
-    """Run one of two functions, and return whether it was the first, as a tensor that is computed after that."""
-    return _after(_gated(update_op, should_apply, apply, skip, cond), should_apply)
-
-
-def _gated(
-    update_op: Any, should_apply: Any, apply: Callable[[], Any], skip: Callable[[], Any], cond: Any = tf.cond
-) -> List[Any]:
-    """Run one of two functions; return all operations of the step, an empty list in eager mode."""
     if should_apply is True:
-        return [*_operations(update_op), *_operations(apply())]
-    is_alone = not tf.distribute.has_strategy()  # other workers are those that the inner optimizer knows of
-    branch = as_branch(lambda: _require_no_communication(apply()) if is_alone else apply())
-    return [*_operations(update_op), *_operations(cond(should_apply, branch, as_branch(skip)))]
-
-
-def _after(operations: List[Any], should_apply: Any) -> Any:
-    """Return the decision as a tensor that is computed after these operations."""
-    with tf.control_dependencies(operations):
-        return tf.constant(True) if should_apply is True else tf.identity(should_apply)
+        applied = _operations(apply())
+    else:
+        is_alone = not tf.distribute.has_strategy()  # other workers are those that the inner optimizer knows of
+        branch = as_branch(lambda: _require_no_communication(apply()) if is_alone else apply())
+        applied = [tf.cond(should_apply, branch, as_branch(skip))]
+    operation = None if tf.executing_eagerly() else tf.group(update_op, *applied)
+    if not step.returns_decision:
+        return operation
+    with tf.control_dependencies([] if operation is None else [operation]):
+        return tf.identity(should_apply)
 
 
 def _require_no_communication(result: Any) -> Any:

@@ -83,11 +83,11 @@ class GraphState(tf.Module):  # type: ignore[misc]
             self._graph_element = None if graph.finalized else self._loss_scale()
         return self._graph_element
 
-    def step(self, report: Report, ops: Any = OPS) -> Tuple[Any, Any]:
+    def step(self, report: Report) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
         state = self.read()
-        should_apply = self._loss_scale.should_apply(state, report, ops)
-        following = self._loss_scale.next_state(state, report, ops)
+        should_apply = self._loss_scale.should_apply(state, report, OPS)
+        following = self._loss_scale.next_state(state, report, OPS)
         if following is state:
             return tf.no_op(), should_apply
         updates = [self.state_variables[name].assign(following[name]) for name in self._names]
@@ -130,13 +130,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
 
 
 class HeldPolicy:
-    """What the policies that optimizers use have in common.
-
-    Attributes:
-        decides_in_branch: Whether a step may decide in a branch of a conditional, and in another one otherwise.
-    """
-
-    decides_in_branch = False
+    """What the policies that optimizers use have in common."""
 
     def note_unscaling(self, optimizer: Any, method: str) -> None:
         """Record that a method of an optimizer unscales gradients, where that is allowed once in a step."""
@@ -158,7 +152,6 @@ class GraphPolicy(HeldPolicy):
     """
 
     is_pure = True
-    decides_in_branch = True
 
     def __init__(self, policy: LossScale, state: GraphState) -> None:
         self.policy, self.state = policy, state
@@ -181,9 +174,9 @@ class GraphPolicy(HeldPolicy):
         """The object that a checkpoint tracks."""
         return self.state
 
-    def decide(self, grads: Sequence[Any], report: Mapping[str, Any], ops: Any = OPS) -> Tuple[Any, Any]:
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
-        return self.state.step(Report(**report), ops)
+        return self.state.step(Report(**report))
 
 
 class OpaquePolicy(HeldPolicy):
@@ -211,7 +204,7 @@ class OpaquePolicy(HeldPolicy):
                 setattr(module, name, value)
         return module
 
-    def decide(self, grads: Sequence[Any], report: Mapping[str, Any], ops: Any = OPS) -> Tuple[Any, Any]:
+    def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
         update_op, should_apply = self.policy.update(list(grads))
         return update_op, should_apply
