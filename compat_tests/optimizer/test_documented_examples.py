@@ -244,7 +244,7 @@ def test_no_gradient_at_all():
     assert optimizer.loss_scale.state()["good_steps"] == 0
 
 
-@pytest.mark.parametrize("loss_scale", [None, True, "dynamik", 0.5, float("nan"), []])
+@pytest.mark.parametrize("loss_scale", [None, np.True_, "dynamik", 0.5, float("nan"), []])
 def test_a_bad_loss_scale_is_an_error_at_construction(loss_scale):
     """B9, and every other."""
     with pytest.raises(ValueError, match="loss scale|must be"):
