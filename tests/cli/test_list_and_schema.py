@@ -76,6 +76,7 @@ def test_help_names_the_commands():
         "completion",
         "convert",
         "demo",
+        "doctor",
         "inspect",
         "list",
         "recommend",

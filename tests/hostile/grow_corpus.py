@@ -14,17 +14,16 @@ import atheris
 from scalekeeper_test_support import hostile_documents
 
 with atheris.instrument_imports(include=["scalekeeper"]):
-    from scalekeeper.registry import _documents, target
-    from scalekeeper.registry._import_paths import AllowList
+    from scalekeeper.registry import _document_files, _documents, target
 
-TARGET, NOTHING = target("2.15"), AllowList()
+TARGET, NOTHING = target("2.15"), _documents.Access()
 
 
 def checked(data):
     """Anything but a document or a DocumentError ends the run."""
     name = "doc.json" if data[:1] == b"{" else "doc.yaml"
     try:
-        _documents.check_text(_documents.source_of(name, data), TARGET, NOTHING)
+        _documents.check_text(_document_files.source_of(name, data), TARGET, NOTHING)
     except _documents.DocumentError as error:
         if not str(error):
             raise AssertionError("refused without a word") from error

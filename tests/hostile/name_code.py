@@ -27,7 +27,7 @@ from scalekeeper.serialization import inspection
 from scalekeeper.serialization.keras import _optimizer_config
 from scalekeeper_test_support import hostile_files, import_spellings, side_effects
 
-NOTHING = AllowList()
+NOTHING = _documents.Access()
 NEWEST = target("keras3")
 
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scalekeeper import Trace, load_document, recommend, simulate
-from scalekeeper.registry._documents import check_loss_scale, source_of
-from scalekeeper.registry._import_paths import AllowList
+from scalekeeper.registry._document_files import source_of
+from scalekeeper.registry._documents import Access, check_loss_scale
 from scalekeeper.simulation import synthetic
 
 INF = float("inf")
@@ -113,7 +113,7 @@ def test_what_is_recommended_holds(trace):
         overflows = trace.overflows_at(found.fixed_scale)
         assert not (overflows & ~trace.overflows_at(1)).any()
         assert np.log2(found.fixed_scale) % 1 == 0
-    spec, policy = check_loss_scale(source_of("snippet.yaml", found.yaml.encode()), AllowList([]))
+    spec, policy = check_loss_scale(source_of("snippet.yaml", found.yaml.encode()), Access())
     assert spec == found.loss_scale
     assert policy.get_config() == simulate(found.loss_scale, trace).policy.get_config()
 

@@ -8,7 +8,7 @@ import pytest
 
 from scalekeeper_test_support.repository import repository_path
 
-NEED_TENSORFLOW = {"convert", "demo"}  # compat_tests/reliability/test_no_network.py runs them
+NEED_TENSORFLOW = {"convert", "demo", "doctor"}  # compat_tests/reliability/test_no_network.py runs them
 
 
 def answer_of(script, *arguments):

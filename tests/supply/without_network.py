@@ -9,6 +9,8 @@ import json
 import os
 import sys
 
+import numpy as np
+
 from scalekeeper_test_support import no_network
 from scalekeeper_test_support.repository import repository_path
 
@@ -26,6 +28,15 @@ def state_file(folder):
     return path
 
 
+def arrays_file(folder):
+    """Write inputs and targets for the model of ``scalekeeper_test_support.small_model``."""
+    from scalekeeper_test_support import small_model
+
+    path = os.path.join(folder, "batch.npz")
+    np.savez(path, x=small_model.DATA, y=small_model.DATA[:, :1])
+    return path
+
+
 def commands(folder, model):
     """One or more calls of each subcommand; the model is a file to look into and to convert."""
     from scalekeeper.testing import CHECKS
@@ -36,9 +47,11 @@ def commands(folder, model):
         ["list"],
         ["schema"],
         ["validate", DOCUMENT],
+        ["show", DOCUMENT],
         ["inspect", DOCUMENT],
         *[["verify", path, path] for path in [state_file(folder)]],
         *([["inspect", model], ["convert", model, converted]] if model else []),
+        *([["doctor", model, "--data", arrays_file(folder)]] if model else []),
         ["simulate", "dynamic", "--trace", TRACE, *([] if model else ["--plot", os.path.join(folder, "page.html")])],
         ["recommend", TRACE],
         ["check", "dynamic", *left_out],
