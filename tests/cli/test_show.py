@@ -131,7 +131,7 @@ def test_a_document_for_another_target_and_another_document():
     assert output.startswith("train.yaml, for TensorFlow 2.3.4, Keras 2.4.0\nbase.yaml, for TensorFlow 2.21")
 
 
-def test_what_is_not_valid():
+def test_what_is_not_valid(capsys):
     """Exit code 1, the message, and nothing on standard output."""
     for arguments in (
         ["absent.yaml"],
@@ -139,10 +139,12 @@ def test_what_is_not_valid():
         ["train.yaml", "--set", "optimizer.beta_1=x"],
         ["train.yaml", "--target", "2.3", "--set", "optimizer.decay=1", "--diff-target", "2.21"],
     ):
-        result = CliRunner().invoke(main, ["show", *arguments])
-        assert (result.exit_code, result.stdout) == (1, "")
-        assert result.stderr.count("\n") >= 1
-        assert "Traceback" not in result.stderr
+        with pytest.raises(SystemExit) as ended:
+            main(["show", *arguments])
+        printed = capsys.readouterr()
+        assert (ended.value.code, printed.out) == (1, "")
+        assert printed.err.count("\n") >= 1
+        assert "Traceback" not in printed.err
 
 
 def test_standard_input():
