@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 import argparse
 import functools
 import glob
-import importlib
 import json
 import os
 import platform
@@ -183,12 +182,14 @@ def profiled(step: Callable[[], Any]) -> Dict[str, List[str]]:
 
 def _xplane() -> Any:
     """Return the module of the profile's format, which has moved; None if there is none."""
-    for package in ("core", "tsl"):
+    try:
+        from tensorflow.core.profiler.protobuf import xplane_pb2
+    except ImportError:
         try:
-            return importlib.import_module(f"tensorflow.{package}.profiler.protobuf.xplane_pb2")
+            from tensorflow.tsl.profiler.protobuf import xplane_pb2
         except ImportError:
-            continue
-    return None
+            return None
+    return xplane_pb2
 
 
 # Training
