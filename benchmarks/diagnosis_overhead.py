@@ -1,4 +1,4 @@
-"""What the recorded float32 run of ``diagnose`` costs, beside plain runs of the same batches.
+"""Measure what the recorded float32 run of ``diagnose`` costs, beside plain runs of the same batches.
 
     python benchmarks/diagnosis_overhead.py
 

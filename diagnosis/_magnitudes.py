@@ -80,7 +80,7 @@ class Magnitudes:
 
         Args:
             array: The array.
-            largest: What :func:`largest_magnitude` returns for it, if that is known.
+            largest: The result of :func:`largest_magnitude` for it, if that is known.
         """
         flat = np.ravel(array)
         if not flat.size:

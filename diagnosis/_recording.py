@@ -1,4 +1,4 @@
-"""What was recorded while a model was run: plain numbers and names, without TensorFlow."""
+"""Records of a model's run: plain numbers and names, without TensorFlow."""
 
 from typing import Dict, List, Mapping, NamedTuple, Optional, Set, Tuple
 
@@ -13,17 +13,17 @@ KINDS = (ACTIVATIONS, GRADIENTS, WEIGHTS, WEIGHT_GRADIENTS)
 
 
 class LayerRecord:
-    """What was recorded of one layer.
+    """The record of one layer.
 
     Attributes:
         path: The names of the layers around it and its own, joined by slashes.
         cls: The name of its class.
-        is_built_in: Whether the class is one of Keras's own.
+        is_built_in: Whether the class belongs to Keras.
         compute_dtype: The type that the layer computes in, in the caller's model.
         variable_dtype: The type of its variables.
         trainable: Whether the layer is trainable.
         output_dtypes: The types of its outputs.
-        magnitudes: What was counted, by kind.
+        magnitudes: The counted magnitudes, by kind.
         disconnected: The variables that training asks for a gradient of and that have none.
         asked: The number of variables that training asks for a gradient of.
     """
@@ -51,7 +51,7 @@ class Operation(NamedTuple):
 
 
 class OperationRecord:
-    """What was recorded of an operation.
+    """The record of an operation.
 
     Attributes:
         largest: The largest finite magnitude of its results, and of sums that it computes on the way.

@@ -43,7 +43,7 @@ class Diagnosis(NamedTuple):
     """Where a model breaks in float16; printed as a table.
 
     Attributes:
-        findings: What breaks and what to do, the most severe first. A healthy model has none.
+        findings: Problems with advice, the most severe first. A healthy model has none.
         layers: The figures of each layer, in the order of the first call.
         origin: Where the first non-finite number came from; None if loss and gradients are finite.
         loss_scale: The recommended loss scale; None if no scale suits.
@@ -53,7 +53,7 @@ class Diagnosis(NamedTuple):
         difference: How far its outputs in float16 are from those in float32, as a share of the largest; None if
             they were not compared.
         batches: The number of batches.
-        notes: What limits these results.
+        notes: The limits of these results.
     """
 
     findings: Tuple[Finding, ...]
@@ -194,7 +194,7 @@ def _notes(run: RunRecord, replay: Optional[RunRecord], difference: Optional[flo
     kept = sorted({operation.layer for operation, each in run.operations.items() if "float16" in each.dtypes})
     if run.is_float32 and kept:
         notes.append(
-            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. What is lost there "
+            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. Its losses "
             "does not show in the figures."
         )
     return notes

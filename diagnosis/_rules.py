@@ -52,8 +52,8 @@ class Finding(NamedTuple):
             if it concerns the optimizer.
         operation: The type of TensorFlow's operation, if it is known.
         phase: ``forward``, ``backward``, or None.
-        message: What was found.
-        advice: What to do.
+        message: The problem, in a sentence.
+        advice: The remedy, in a sentence.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class Finding(NamedTuple):
 
 
 class LayerSpreads(NamedTuple):
-    """What was counted of a layer, by kind; None if there was nothing to count."""
+    """The counted magnitudes of a layer, by kind; None if there was nothing to count."""
 
     record: LayerRecord
     activations: Optional[Spread]
@@ -105,8 +105,8 @@ class Evidence(NamedTuple):
     Attributes:
         run: The run in float32.
         replay: The run of the model as it is; None if no layer of it computes in float16.
-        layers: What was counted in the run, in order.
-        bad_data: What the data holds that float16 cannot.
+        layers: The records of the run, in order.
+        bad_data: Values of the data that float16 cannot hold.
         facts: The loss scaling of the optimizer.
         best_scale: The recommended loss scale.
     """
@@ -168,7 +168,7 @@ def _float32_advice(layer: str) -> str:
     return f"keep the layer {layer} in float32: dtype='float32'"
 
 
-# What is wrong in any type
+# Problems in any type
 
 
 def _data(evidence: Evidence) -> Iterator[Finding]:
@@ -247,7 +247,7 @@ def _settling(evidence: Evidence) -> Iterator[Finding]:
         yield Finding(SCALE_TOO_HIGH, NOTE, origin.layer, origin.operation, BACKWARD, message, advice)
 
 
-# What leaves float16's range
+# Overflow of float16's range
 
 
 def _activations(evidence: Evidence) -> Iterator[Finding]:
@@ -295,7 +295,7 @@ def _has_overflowed(evidence: Evidence, operation: Operation) -> bool:
     return replayed is None or replayed.overflowed
 
 
-# What becomes zero in float16
+# Underflow to zero in float16
 
 
 def _divisors(evidence: Evidence) -> Iterator[Finding]:
@@ -373,7 +373,7 @@ def _vanishing(evidence: Evidence) -> Iterator[Finding]:
 def _lost(evidence: Evidence, layer: LayerSpreads, gradients: Spread) -> float:
     """Return the share of the gradients that are not zero in float32 and are zero in float16.
 
-    What float16 has computed decides: gradients may vanish on the way to this layer.
+    The float16 run decides: gradients may vanish on the way to this layer.
     """
     replayed = None if evidence.replay is None else evidence.replay.layers.get(layer.record.path)
     if replayed is None:

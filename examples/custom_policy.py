@@ -13,7 +13,7 @@ import scalekeeper
 
 @scalekeeper.register("patient")
 class PatientLossScale(scalekeeper.LossScale):
-    """Backs off only at the second bad step in a row, never below 1, and never grows."""
+    """Backs off only at the second non-finite step in a row, never below 1, and never grows."""
 
     class Params(scalekeeper.LossScaleParams):
         start: float = 1024.0

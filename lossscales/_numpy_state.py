@@ -161,7 +161,7 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
 
 
 def flat_gradients(grads: Any) -> List[Any]:
-    """Return the gradients of a nest of lists, tuples, dictionaries and iterators as a list; None is no gradient."""
+    """Return the gradients of a nest of lists, tuples, dictionaries and iterators as a list; None: no gradient."""
     if isinstance(grads, collections.abc.Mapping):
         grads = list(grads.values())
     if isinstance(grads, (list, tuple, collections.abc.Iterator, collections.abc.ValuesView)):

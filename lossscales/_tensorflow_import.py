@@ -1,4 +1,4 @@
-"""Run functions once TensorFlow is loaded, whoever imports it and whenever, without importing it here."""
+"""Run functions once any code has imported TensorFlow, without importing it here."""
 
 from typing import Any, Callable, List, Optional
 

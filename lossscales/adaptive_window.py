@@ -24,8 +24,8 @@ class AdaptiveWindowLossScale(LossScale):
     A good step is applied, and ``good_steps`` is one more; when it reaches the window, it goes back to 0, the scale is
       multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
       of the list is taken and ``raises`` go back to 0.
-    A bad step is skipped, ``good_steps`` go back to 0, the scale is divided by ``multiplier``, never below ``minimum``,
-      and ``drops`` are one more; at the third, unless the window is the first of the list already, the window becomes
+    A non-finite step is skipped, ``good_steps`` go back to 0, the scale is divided by ``multiplier``, down to
+      ``minimum``, and ``drops`` are one more; at the third, unless the window is the first of the list already, the window becomes
       one step, so that the scale finds its way back soon, and ``raises`` and ``drops`` go back to 0.
     Where nothing is left to lengthen or to shorten, the fourth counts as none.
 
@@ -43,7 +43,7 @@ class AdaptiveWindowLossScale(LossScale):
     class Params(LossScaleParams):
         initial_loss_scale: PositiveFloat = Field(2.0**15, description="The scale of the first step.")
         initial_window: PositiveInt = Field(20, description="The window of the first step; one of the list.")
-        multiplier: GreaterThanOne = Field(2.0, description="What the scale is multiplied or divided by.")
+        multiplier: GreaterThanOne = Field(2.0, description="The factor by which the scale grows and backs off.")
         minimum_window: PositiveInt = Field(20, description="The first window of the list.")
         maximum_window: PositiveInt = Field(1000, description="The last window of the list.")
         minimum: PositiveFloat = Field(1.0, description="The scale never goes below this.")

@@ -170,7 +170,7 @@ class LossScale(ScaleNumber):
         """Take one step; in a graph, in a ``tf.function`` and under a strategy, with the state in variables.
 
         Args:
-            grads: The unscaled gradients: one, or a nest of lists, tuples and dictionaries; None is no gradient.
+            grads: The unscaled gradients: one, or a nest of lists, tuples and dictionaries; None: no gradient.
 
         Returns:
             ``(update_op, should_apply)``: the operation that updates the state in a graph of TensorFlow 1, which is

@@ -41,20 +41,20 @@ class DynamicLossScale(LossScale):
     class Params(LossScaleParams):
         initial_loss_scale: PositiveFloat = Field(2.0**15, description="The scale of the first step.")
         increment_period: PositiveInt = Field(2000, description="Finite steps in a row after which the scale grows.")
-        multiplier: GreaterThanOne = Field(2.0, description="What the scale is multiplied or divided by.")
+        multiplier: GreaterThanOne = Field(2.0, description="The factor by which the scale grows and backs off.")
         minimum: PositiveFloat = Field(1.0, description="The scale never goes below this.")
         maximum: Optional[PositiveFloat] = Field(
             None, description="The scale never goes above this; null: it grows as long as it is finite."
         )
         growth_factor: Optional[GreaterThanOne] = Field(
-            None, description="What the scale is multiplied by when it grows; null: the multiplier."
+            None, description="The factor by which the scale grows; null: the multiplier."
         )
         backoff_factor: Optional[BelowOne] = Field(
-            None, description="What the scale is multiplied by when it backs off; null: 1 / multiplier."
+            None, description="The factor by which the scale backs off; null: 1 / multiplier."
         )
-        hysteresis: PositiveInt = Field(1, description="Bad steps it takes to back off.")
+        hysteresis: PositiveInt = Field(1, description="Non-finite steps that it takes to back off.")
         refill: Literal["on_growth", "on_good_step", "never"] = Field(
-            "on_growth", description="When as many bad steps as at the start are needed again to back off."
+            "on_growth", description="When the full number of non-finite steps is needed again to back off."
         )
         refill_on_backoff: bool = Field(False, description="Whether they are needed again after each back-off too.")
 

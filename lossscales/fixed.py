@@ -24,7 +24,7 @@ class FixedLossScale(LossScale):
     """
 
     class Params(LossScaleParams):
-        loss_scale_value: AtLeastOne = Field(description="What the loss is multiplied by.")
+        loss_scale_value: AtLeastOne = Field(description="The loss scale.")
         skip_nonfinite: bool = Field(False, description="Skip a step whose gradients are not all finite.")
 
     tensorflow_parameters = ("loss_scale_value",)

@@ -15,7 +15,7 @@ from .report import Report, State
 class NoLossScale(LossScale):
     """The scale is 1: for bfloat16 and float32, which need none.
 
-    State: none; with ``apply_after_skips``, ``bad_steps`` (int64): the bad steps in a row.
+    State: none; with ``apply_after_skips``, ``bad_steps`` (int64): the non-finite steps in a row.
     A step whose gradients are all finite is applied, and ``bad_steps`` go back to 0.
     Any other step makes ``bad_steps`` one more, and is
       applied, as without a loss scale;

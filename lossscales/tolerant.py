@@ -48,7 +48,7 @@ class TolerantLossScale(LossScale):
     class Params(LossScaleParams):
         initial_loss_scale: PositiveFloat = Field(2.0**15, description="The scale of the first step.")
         increment_period: PositiveInt = Field(2000, description="Finite steps in a row after which the scale grows.")
-        multiplier: GreaterThanOne = Field(2.0, description="What the scale is multiplied or divided by.")
+        multiplier: GreaterThanOne = Field(2.0, description="The factor by which the scale grows and backs off.")
         tolerance: Fraction = Field(
             0.0, description="The share of overflows since the scale last changed at which it backs off."
         )

@@ -44,7 +44,7 @@ def diagnose(
             of batches.
         y: The targets.
         sample_weight: The weights of the samples.
-        loss: A loss function, or the name of one of Keras's, for a model that is not compiled, or instead of its loss.
+        loss: A loss function, or the name of a Keras loss, for a model that is not compiled, or instead of its loss.
         batch_size: The number of samples in a batch, if the data is arrays.
         batches: The number of batches; None for all of them.
         loss_scale: The loss scale of the float16 run. Default: the optimizer's; without loss scaling 1.

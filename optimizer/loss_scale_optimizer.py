@@ -56,7 +56,7 @@ class LossScaleOptimizer:
 
     Args:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
-        loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
+        loss_scale: A spec for :func:`scalekeeper.resolve`: ``"dynamic"``, a number, a mapping, a registered name, the
             class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`. A
             bool is taken for ``dynamic``, and a number after it for ``initial_scale``, as in TensorFlow 2.4 and later.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
@@ -138,7 +138,7 @@ class LossScaleOptimizer:
         """Return whether the constructor has finished; Keras's own constructor calls methods before that."""
         return "_monitor" in vars(self)
 
-    # What each adapter implements
+    # Implemented by each adapter
 
     @property
     def _advances_natively(self) -> bool:
@@ -167,8 +167,8 @@ class LossScaleOptimizer:
     def _aggregated(self, pairs: Pairs) -> Optional[Aggregation]:
         """Aggregate unscaled gradients over replicas and workers, with the inner optimizer's own methods.
 
-        They are called before the decision, so that it sees what is applied, and outside of the conditional, so that
-        all replicas and workers take part.
+        They are called before the decision, which has to consider the gradients that are applied, and outside of the
+        conditional, so that all replicas and workers take part.
 
         Returns:
             None if nothing is to be aggregated, or if the inner optimizer does it only while it applies the gradients.
@@ -485,7 +485,7 @@ class LossScaleOptimizer:
         """Create an optimizer from a configuration.
 
         Args:
-            config: What ``get_config`` returned, of this class or of TensorFlow's own, on any version.
+            config: The result of ``get_config``, of this class or of TensorFlow's class, on any version.
             custom_objects: Classes by name, which the configuration may refer to.
 
         Returns:
@@ -535,7 +535,7 @@ class LossScaleOptimizer:
         """Continue from a state.
 
         Args:
-            given: What ``state_dict`` returned, on this version or another.
+            given: The result of ``state_dict``, on this version or another.
             variables: The variables that the optimizer trains. It knows them once it has taken a step.
 
         Raises:

@@ -110,7 +110,7 @@ def convert(
             installed TensorFlow, and compare what they compute with the probe of the source.
 
     Returns:
-        What was done, and what was dropped.
+        The report: the steps of the conversion, and the state that it dropped.
 
     Raises:
         ModelDiffersError: The converted model computes something else.
@@ -156,7 +156,7 @@ def verify(
         custom_objects: Classes of the model by name.
 
     Returns:
-        What was compared, and each difference by name; ``equal`` is the verdict.
+        The comparison, with each difference by name; ``equal`` is the verdict.
 
     Raises:
         UnreadableFileError: A file is corrupt or has an unknown format.

@@ -29,7 +29,7 @@ class SharedLossScale:
     gradients are not finite. The loss scale is updated once, at the end of the step, by the gradients of all of them.
 
     Args:
-        loss_scale: What :func:`scalekeeper.resolve` takes: ``"dynamic"``, a number, a mapping, a registered name, the
+        loss_scale: A spec for :func:`scalekeeper.resolve`: ``"dynamic"``, a number, a mapping, a registered name, the
             class of a policy or a policy.
 
     Attributes:

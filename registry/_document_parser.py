@@ -133,7 +133,7 @@ def read(source: Source, is_json: bool, text: Optional[str] = None) -> Node:
     Args:
         source: The text that the places of the value are in.
         is_json: Whether it is JSON.
-        text: What to parse instead of the text of the source: the same with other characters at some places.
+        text: A text to parse instead of that of the source: of the same length, with some characters replaced.
     """
     text = source.text if text is None else text
     return _build(_json_events(text) if is_json else _yaml_events(text), source)

@@ -40,7 +40,7 @@ SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
 
 
 class Access(NamedTuple):
-    """What a document may use besides its own text: import paths, folders of other files, environment variables."""
+    """The permissions of a document: import paths, folders of other files, environment variables."""
 
     imports: AllowList = AllowList()
     folders: Tuple[str, ...] = ()

@@ -17,7 +17,7 @@ _Chain = Tuple[Tuple[str, str], ...]  # the files that include one another: path
 
 
 class _Budget:
-    """What may still be read."""
+    """The number of files and characters that may still be read."""
 
     def __init__(self, characters: int) -> None:
         self.files, self.characters = MAX_FILES, characters

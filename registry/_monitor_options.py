@@ -19,7 +19,7 @@ class Monitoring(StrictModel):
         False, description="Count for each variable the skipped steps at which its gradient was not finite."
     )
     watch: List[Literal["largest_magnitude", "zero_share"]] = Field(
-        [], description="What to measure of the gradients of every step, whatever the loss scale needs."
+        [], description="Figures of the gradients to measure at every step, besides those that the loss scale needs."
     )
 
     def said(self) -> Dict[str, Any]:

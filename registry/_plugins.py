@@ -130,7 +130,7 @@ class Registry:
     """The plugins of one kind.
 
     Args:
-        kind: What a plugin is, for messages.
+        kind: The noun for a plugin in messages.
         group: The group of entry points.
         load_built_in: Imports and returns the package that registers the built-in plugins. It is called on first use.
         number: The name and the parameter that a number in place of a spec stands for.

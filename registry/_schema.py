@@ -56,7 +56,7 @@ def document_schema(target: Union[Target, str, None] = None) -> Dict[str, Any]:
     }
     others = {
         "skipped_steps": {
-            "description": "What a skipped step does to iterations; native: as the TensorFlow that runs it.",
+            "description": "Whether a skipped step advances iterations; native: as in the TensorFlow that runs it.",
             "enum": list(SKIPPED_STEPS),
             "default": SKIPPED_STEPS[0],
         },

@@ -130,7 +130,7 @@ def _target_of_version(version: str, legacy: bool) -> Optional[Target]:
     A TensorFlow that is newer than all targets is treated as the newest one, and warned of once per process.
 
     Args:
-        version: What ``tensorflow.__version__`` says.
+        version: The value of ``tensorflow.__version__``.
         legacy: Whether its Keras is tf_keras, if it has both.
     """
     found = re.match(r"([0-9]+)\.([0-9]+)", version)

@@ -179,7 +179,7 @@ class LossyConversionError(ConversionError):
 
     @property
     def dropped(self) -> Tuple[str, ...]:
-        """What the conversion would drop."""
+        """The state that the conversion would drop."""
         return self.losses
 
     def __reduce__(self) -> Any:
@@ -209,7 +209,7 @@ class NothingRestoredError(IncompleteRestoreError):
 
 
 class AmbiguousMatchError(ScalekeeperError, ValueError):
-    """Raised when several objects of a file may be the one that is wanted. The message tells how to decide."""
+    """Raised when several objects of a file may be meant. The message names the argument that decides."""
 
 
 class IncompleteRestoreWarning(UserWarning):
@@ -321,7 +321,7 @@ def shown(value: Any) -> str:
 
 
 def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
-    """Return the valid name that is closest to the given one, or None if none is close."""
+    """Return the valid name that is closest to a name, or None if none is close."""
     if not isinstance(given, str) or len(given) > 100:
         return None
     by_lower = {name.lower(): name for name in valid}

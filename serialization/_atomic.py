@@ -17,7 +17,7 @@ except ImportError:  # Windows has no such locks
 _PREFIX = ".scalekeeper-saving-"  # of temporary folders, which are created beside the destination
 _LOCK = "lock"  # in a temporary folder: a file that its process locks as long as it lives
 _NEW = "new"  # in a temporary folder: a folder for the new version, so that it may have any name
-_ASIDE = ".put-aside"  # the ending of an old folder that was moved out of the way
+_ASIDE = ".put-aside"  # the ending of an old folder that was renamed before it is deleted
 _EXCHANGE = 2  # flag of Linux's renameat2: swap two paths
 _AT_CURRENT_FOLDER = -100
 

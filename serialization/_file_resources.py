@@ -1,4 +1,4 @@
-"""What reading a file may cost, with limits for untrusted files; and files that stay open while they are read."""
+"""The cost of reading a file, with limits for untrusted files; and files that stay open while they are read."""
 
 from typing import Any, Callable, Dict, Hashable, Iterator, List, Optional
 

@@ -21,7 +21,7 @@ from .training_state import TrainingState, Writer, own_version, with_rate_in_mom
 
 
 class LoadedSource(NamedTuple):
-    """What a file holds. With a model, slots are named after its variables."""
+    """The training state and the model of a file. With a model, slots are named after its variables."""
 
     path: str
     codec: Format
@@ -62,7 +62,7 @@ def open_source(path: str, codec: Format) -> LoadedSource:
 
 
 def _with_rate(declaration: OptimizerConfig, rate: Optional[float]) -> OptimizerConfig:
-    """Return the declaration with the last learning rate, if the configuration has another one."""
+    """Return the configuration with the last learning rate, if the configuration has another one."""
     declared_rate = declaration.arguments.get("learning_rate", declaration.arguments.get("lr"))
     if rate is None or not isinstance(declared_rate, (int, float)) or np.float32(rate) == np.float32(declared_rate):
         return declaration

@@ -19,7 +19,7 @@ Rules, of which the first that applies decides:
 ``position``
     The file has no names at all, and its shapes are those of the model, in order.
 
-What no rule decides stays unmatched, and is reported as missing and unused.
+A variable that no rule decides stays unmatched, and is reported as missing or unused.
 """
 
 from typing import (

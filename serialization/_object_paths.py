@@ -45,7 +45,7 @@ def is_position(name: str) -> bool:
 def checkpoint_paths(model: Any) -> Dict[str, str]:
     """Return the paths that a checkpoint of the model has.
 
-    Positions of layers are no path: a variable that only positions lead to has the path of the model around it.
+    Positions of layers are not a path: a variable that only positions lead to has the path of the model around it.
     """
     owners = {id(_tensor(each)): owner for owner, each in by_owner(weights_of(model)).items()}
 

@@ -32,7 +32,7 @@ _SAMPLE = 2**14  # the most elements that a digest is made from
 
 
 class Digest(NamedTuple):
-    """What is recorded of an array: a projection on signs, the root mean square, the number of non-finite values."""
+    """The digest of an array: a projection on signs, the root mean square, the number of non-finite values."""
 
     projection: float
     rms: float
@@ -46,7 +46,7 @@ class Digest(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """What a model computes from a probe's inputs."""
+    """The outputs of a model for a probe's inputs."""
 
     outputs: List[Any]  # arrays
     layers: Dict[str, List[Digest]]  # in the order of computation

@@ -1,7 +1,7 @@
 """Slots in a list without names, as plain Keras writes them to ``.keras`` files: which variable each belongs to.
 
-The configuration in the file tells the slots of each variable and their order. Which variables were trained follows
-from the layers that are frozen there, or, without a configuration, from the shapes if only one answer fits. Anything
+The configuration in the file determines the slots of each variable and their order. The trained variables follow from
+the layers that are frozen there, or, without a configuration, from the shapes if only one answer fits. Anything
 else is left undecided: the slots are then missing, and a note says why.
 """
 
@@ -92,7 +92,7 @@ class _Layout(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What is known of the order of a model's variables.
+    """The known facts about the order of a model's variables.
 
     Attributes:
         trained: The owners of the trained variables in order, as the caller says; None if the caller does not.
@@ -115,16 +115,16 @@ def name_weight_list(
         model: The model that it is for.
         pairs: Owner in the model → owner in the file.
         optimizer: The adapter of the model's optimizer.
-        order: What is known of the order of the model's variables.
+        order: The known facts about the order of the model's variables.
 
     Returns:
-        What was assumed although something in the file speaks against it, in sentences.
+        Assumptions that something in the file contradicts, in sentences.
 
     Raises:
         ArgumentError: The caller has listed the trained variables, and the file has their names.
     """
     if order.trained is not None and (state.owners or not state.weight_list):
-        raise ArgumentError(f"mapping: leave out {TRAINED!r}, as the file tells which variable each slot belongs to")
+        raise ArgumentError(f"mapping: leave out {TRAINED!r}, as the file records which variable each slot belongs to")
     if not state.weight_list:
         return []
     if order.trained is None:
@@ -160,7 +160,7 @@ def name_weight_list(
 
 
 def _is_proven(state: TrainingState, possible: Mapping[str, Shape]) -> bool:
-    """Return whether the file tells the order of the variables."""
+    """Return whether the file proves the order of the variables."""
     if state.is_ordered or not state.positions:
         return True
     return is_only_order([state.positions[owner] for owner in possible], list(possible.values()))
@@ -225,7 +225,7 @@ def _trained(state: TrainingState, layout: _Layout, possible: Mapping[str, Shape
 
 
 def _frozen(config: Any) -> Optional[Set[str]]:
-    """Return the names of the layers that a model's configuration says are frozen; None without such a list."""
+    """Return the names of the layers that are frozen in a model's configuration; None without such a list."""
     inside = config.get("config") if isinstance(config, Mapping) else None
     layers = inside.get("layers") if isinstance(inside, Mapping) else None
     if not isinstance(layers, list) or not isinstance(inside, Mapping):

@@ -1,4 +1,4 @@
-"""Whether a file tells the order in which a model lists its variables.
+"""Whether a file proves the order in which a model lists its variables.
 
 ``.keras`` and ``.weights.h5`` files name the attributes of a layer or subclassed model, and not the order in which a
 program has set them. The variables of one attribute follow each other in the model's list.

@@ -23,7 +23,7 @@ from .probe import probe_of, require_same
 
 
 class Conversion(BaseModel):
-    """What a conversion did, or would do."""
+    """The report of a conversion that was done, or would be done."""
 
     source: str
     source_format: str
@@ -36,7 +36,7 @@ class Conversion(BaseModel):
 
     @property
     def dropped(self) -> List[str]:
-        """What the conversion leaves out: the same as ``losses``."""
+        """The state that the conversion leaves out: the same as ``losses``."""
         return self.losses
 
 

@@ -1,4 +1,4 @@
-"""``inspect``: what is inside a file, who wrote it, what it lacks and how to use it."""
+"""``inspect``: the contents of a file, its writer, the state that it lacks, and how to use it."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -28,14 +28,14 @@ class LossScaleFound(BaseModel):
 
 
 class Inspection(BaseModel):
-    """What is inside a file."""
+    """The description of a file."""
 
     model_config = ConfigDict(protected_namespaces=())
 
     path: str
     format: str  # the name of a format, or "document"
     kind: str  # the same for people
-    written_by: Dict[str, str]  # keras, tensorflow, scalekeeper → version, as far as the file tells
+    written_by: Dict[str, str]  # keras, tensorflow, scalekeeper → version, as far as the file records them
     model: Optional[str]  # the class of the model, if the file describes its layers
     optimizer: Optional[str]  # the class of the inner optimizer
     settings: Dict[str, Any]  # its arguments, as written

@@ -40,8 +40,8 @@ _lock = threading.RLock()
 def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
     """Save a model with its optimizer, atomically.
 
-    Keras writes what it always writes, and can read it back without scalekeeper. What Keras leaves out (the loss
-    scale's state, the slots of some optimizers, whether skipped steps count) is added where Keras ignores it.
+    Keras writes the same as without scalekeeper, and can read it without scalekeeper. State that Keras leaves out (the
+    loss scale's state, the slots of some optimizers, whether skipped steps count) is added where Keras ignores it.
 
     Args:
         model: A compiled model.
@@ -225,7 +225,7 @@ def _optimizer_config(state: TrainingState, custom_objects: Optional[Mapping[str
 
 
 def _freeze_layers(model: Any, config: Any) -> None:
-    """Freeze the layers that a model's configuration says are frozen: some versions lose that in a SavedModel."""
+    """Freeze the layers that are frozen in a model's configuration: some versions lose that in a SavedModel."""
     inside = config.get("config") if isinstance(config, Mapping) else None
     configs = inside.get("layers") if isinstance(inside, Mapping) else None
     layers = {layer.name: layer for layer in getattr(model, "layers", ())}

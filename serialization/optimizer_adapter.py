@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Transfer(NamedTuple):
-    """What a restore did to an optimizer: names of variables, and sentences."""
+    """The result of restoring an optimizer: names of variables, and sentences."""
 
     matched: List[str]
     missing: List[str]

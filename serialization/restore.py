@@ -41,19 +41,19 @@ _MAPPING = "tell which variable is which with mapping={name in the file: variabl
 
 
 class RestoreReport(NamedTuple):
-    """What :func:`restore` found in a file and did with it. ``str`` of it is a table.
+    """The report of :func:`restore`: what it found in a file and did with it. ``str`` of it is a table.
 
     Attributes:
         path: The file.
-        found: What the file holds.
-        matched: What was restored: variables, slots, iterations, loss scale.
-        missing: What the model or its optimizer has and the file does not.
-        unused: What the file has and the model or its optimizer does not.
+        found: The contents of the file.
+        matched: The restored state: variables, slots, iterations, loss scale.
+        missing: State that the model or its optimizer has and the file does not.
+        unused: State that the file has and the model or its optimizer does not.
         notes: Remarks, in sentences.
         rules: Variable → the rule by which it was matched: mapping, path, name, structure, order, shape or
             position.
         complete: Whether everything in the model and its optimizer came from the file, and all of the file was used.
-        assumptions: What the file does not tell and was taken as Keras itself does, in sentences.
+        assumptions: Facts that the file lacks and that were assumed as Keras itself does, in sentences.
     """
 
     path: str
@@ -86,8 +86,8 @@ def restore(
 ) -> RestoreReport:
     """Load weights and optimizer state from a file of any version into a model.
 
-    Variables are matched by what they are: by the attributes that lead to them, by names that a person has chosen, by
-    the order of layers that Keras has named. Slots are matched by the variable they belong to.
+    Variables are matched by the attributes that lead to them, by names that a person has chosen, and by the order of
+    layers that Keras has named. Slots are matched by the variable they belong to.
 
     Args:
         model: A built model. Its optimizer's state is restored if it is compiled.
@@ -100,7 +100,7 @@ def restore(
         optimizer: The path of the model's optimizer in a checkpoint with several, such as ``"generator_optimizer"``.
 
     Returns:
-        What was found, matched, missing and unused; ``complete`` tells whether nothing is left over. If something is,
+        The report; ``complete`` is true if nothing is left over. If something is,
         and ``partial`` is not given, an :class:`IncompleteRestoreWarning` tells what.
 
     Raises:
@@ -373,7 +373,7 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
         partial: Whether the model may have variables that the file does not have.
 
     Returns:
-        The matching. What no name decides is matched by its value, if no other variable has the same.
+        The matching. A variable that no name decides is matched by its value, if no other variable has the same.
 
     Raises:
         IncompleteRestoreError: A variable of the model has no value of the file.

@@ -74,7 +74,7 @@ class Value(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """The software that wrote a file, as far as the file tells."""
+    """The software that wrote a file, as far as the file records it."""
 
     format: str  # the name of a format
     keras: Optional[str] = None  # version
@@ -84,7 +84,7 @@ class Writer(NamedTuple):
 
 @dataclasses.dataclass
 class TrainingState:
-    """Everything a file holds of a training run. What it does not hold is None or empty.
+    """Everything a file holds of a training run. An attribute is None or empty if the file lacks it.
 
     An *owner* is the name of a model variable without its output number: ``d1/kernel``. Slots have the names of
     TensorFlow 2.0's documentation (``m``, ``v``, ``momentum``, ``rms``, …), whatever the file calls them.
@@ -267,7 +267,7 @@ def take_configured_rate(state: TrainingState) -> None:
 
 
 def has_list(record: Any) -> bool:
-    """Return whether a record tells what the variables in Keras's list are."""
+    """Return whether a record names the variables in Keras's list."""
     return isinstance(record, Mapping) and bool(record.get(LISTED))
 
 

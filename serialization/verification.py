@@ -1,4 +1,4 @@
-"""``verify``: whether two files hold the same model and the same training state, whoever wrote them."""
+"""``verify``: whether two files, of any writer, hold the same model and the same training state."""
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
@@ -67,7 +67,7 @@ class Verification(BaseModel):
 
     @property
     def scope(self) -> str:
-        """What was compared, in words."""
+        """The compared things, in words."""
         counts = (f"{count} {_TITLES[kind]}{'s' * (count > 1)}" for kind, count in self.compared.items())
         return f"compared: {', '.join(counts) or 'nothing'}"
 

@@ -16,7 +16,7 @@ _LARGEST_LOG2 = 120.0  # keeps magnitudes within float32
 
 
 def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST) -> Trace:
-    """Return a trace whose steps overflow at every loss scale above the given one.
+    """Return a trace whose steps overflow at every loss scale above a limit.
 
     Args:
         scale: The largest loss scale that does not overflow.

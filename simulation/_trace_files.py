@@ -171,7 +171,7 @@ def _rows(path: str, stream: IO[str], first: int, count: int) -> Iterator[List[s
     blank: Optional[int] = None
     for number, line in enumerate(iter(lambda: stream.readline(_LONGEST_LINE), ""), first):
         if len(line) >= _LONGEST_LINE:
-            raise UnreadableFileError(f"{path}:{number}: longer than {_LONGEST_LINE} characters: that is no step")
+            raise UnreadableFileError(f"{path}:{number}: longer than {_LONGEST_LINE} characters, so it is not a step")
         if not line.strip():
             blank = blank or number
             continue

@@ -49,17 +49,17 @@ def _require_usable(scale: Any, lowest: Optional[float], highest: Optional[float
 
 
 def _require_recovery(scales: Mapping[str, List[float]]) -> None:
-    """Require that a scale that grows in a long run of good steps also grows after a long run of bad ones."""
-    good, both = scales["good steps"], scales["bad steps, then good ones"]
+    """Require that a scale that grows in a long run of finite steps also grows after a long run of non-finite ones."""
+    good, both = scales["finite steps"], scales["non-finite steps, then finite ones"]
     bad_steps = len(both) - len(good)
     lowest = both[bad_steps]
-    # lowered by the bad steps, not by the number of steps
+    # lowered by the non-finite steps, not by the number of steps
     is_lowered = lowest < min(both[0], good[min(bad_steps, len(good) - 1)])
     require(
         max(good) == good[0] or not is_lowered or max(both[bad_steps:]) > lowest,
         f"good steps take the scale from {good[0]:g} to {max(good):g} at the start, and leave it at {lowest:g} after a "
         "long run of bad ones",
-        "Forget bad steps when good ones come, and compare counters with >=, not with ==",
+        "Forget non-finite steps when finite ones come, and compare counters with >=, not with ==",
     )
 
 
@@ -99,11 +99,11 @@ def _runs(
     bad_steps: int,
 ) -> List[Tuple[str, List[Any]]]:
     several = {
-        "good steps": _repeated(good, good_steps),
-        "bad steps, then good ones": itertools.chain(_repeated(bad, bad_steps), _repeated(good, good_steps)),
-        "good and bad steps in turn": _repeated([good[0], bad[0], good[1], bad[1]], good_steps // 5),
-        "two bad steps after each good one": _repeated([good[0], bad[0], bad[1]], good_steps // 5),
-        "good and bad steps at random": iter(mixed),
+        "finite steps": _repeated(good, good_steps),
+        "non-finite steps, then finite ones": itertools.chain(_repeated(bad, bad_steps), _repeated(good, good_steps)),
+        "finite and non-finite steps in turn": _repeated([good[0], bad[0], good[1], bad[1]], good_steps // 5),
+        "two non-finite steps after each finite one": _repeated([good[0], bad[0], bad[1]], good_steps // 5),
+        "finite and non-finite steps at random": iter(mixed),
     }
     return [(name, scales(steps)) for name, steps in several.items()]
 

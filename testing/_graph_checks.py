@@ -42,7 +42,7 @@ def no_retracing(subject: Subject) -> None:
         len(calls) == 1,
         f"{_FEW} steps were traced {len(calls)} times",
         "Make variables in the constructor, or as pieces of the state, and never in a step; and let nothing in a step "
-        "depend on a number of Python's that changes",
+        "depend on a Python number that changes",
     )
 
 

@@ -46,7 +46,7 @@ def step_is_pure(subject: Subject) -> None:
         require(
             state.keys() == before.keys() and exact(plain(state)) == exact(plain(before)),
             f"next_state changed the state that it was given, at step {number}, from {before} into {state}",
-            "Return a new mapping, and leave the given one as it is",
+            "Return a new mapping, and leave the argument unchanged",
         )
         _require_same_types(before, following, number)
         require(

@@ -20,7 +20,7 @@ _MODULE_LEVEL = (
 
 @check(tensorflow=True)
 def replicas_agree(subject: Subject) -> None:
-    """Two replicas of a MirroredStrategy take one decision and have one state, also if one alone has a bad gradient."""
+    """Replicas of a MirroredStrategy take one decision and have one state, also if one has a non-finite gradient."""
     address = address_of(subject)
     if subject.replica_results is None:
         _run_together(subject.companions)

@@ -26,8 +26,8 @@ _PAIRS = [
 ]
 _MOVED, _LEFT = ["moved"], ["as it was"]
 _REMEDY = (
-    "Decide by the report that the pure step is given, on which all replicas have agreed; an update of one's own gets "
-    "the gradients of all replicas, and has to look at each"
+    "Decide by the report that the pure step is given, on which all replicas have agreed; a custom update gets the "
+    "gradients of all replicas, and has to look at each"
 )
 
 

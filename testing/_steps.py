@@ -28,7 +28,7 @@ class StepResult(NamedTuple):
 
 
 def gradients(count: int, seed: int = 7) -> List[Array]:
-    """Return gradients with runs of finite steps, single bad steps and bursts, zeros, and the limits of float32."""
+    """Return gradients with runs of finite steps, single non-finite ones and bursts, zeros, and float32's limits."""
     random = np.random.RandomState(seed)
     sizes = np.exp2(random.normal(-3, 4, [count, _SIZE])).astype(np.float32)
     sizes[random.rand(count, _SIZE) < 0.1] = 0

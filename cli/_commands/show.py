@@ -57,7 +57,7 @@ def show_command(
 ) -> None:
     """Show every effective argument of a document: its value, and the file, override, preset or default it comes from.
 
-    "-" reads standard input. What --yaml prints is a valid document for the target, which builds the same optimizer.
+    "-" reads standard input. --yaml prints a valid document for the target, which builds the same optimizer.
     """
     is_diff = other is not None or other_target is not None
     if as_yaml and (as_json or is_diff):

@@ -15,7 +15,7 @@ FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "sour
 
 
 class References(HTMLParser):
-    """What a page fetches, and what it links to."""
+    """The addresses that a page fetches, and those that it links to."""
 
     def __init__(self) -> None:
         super().__init__()

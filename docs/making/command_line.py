@@ -13,7 +13,7 @@ def parts_of_page() -> Dict[str, str]:
 
 
 def section(name: str, command: Any) -> str:
-    """What a command is for, how it is called, and its options."""
+    """Return the section on a command: its purpose, how it is called, its options."""
     context = click.Context(command, info_name=f"scalekeeper {name}")
     usage = " ".join([context.command_path, *command.collect_usage_pieces(context)])
     rows = [row for row in (option_row(each, context) for each in command.params) if row]

@@ -15,7 +15,7 @@ _MOST_SAMPLES = 10
 
 
 class Batch(NamedTuple):
-    """What one training step takes."""
+    """The data of one training step."""
 
     x: Any
     y: Any

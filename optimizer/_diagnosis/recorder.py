@@ -2,7 +2,7 @@
 
 One mechanism serves every Keras generation: ``Layer.__call__`` is replaced for the duration. Inputs and outputs pass
 through an identity with a gradient of its own, which sees activations on the way forward and gradients on the way back,
-whoever records the tape. TensorFlow reports every operation to a callback.
+whichever code records the tape. TensorFlow reports every operation to a callback.
 """
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tuple

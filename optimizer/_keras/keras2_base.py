@@ -1,4 +1,4 @@
-"""What the adapters for Keras 2 have in common: TensorFlow 2.4 to 2.15, and tf_keras."""
+"""The code that the adapters for Keras 2 share: TensorFlow 2.4 to 2.15, and tf_keras."""
 
 from typing import Any, Optional
 

@@ -57,7 +57,7 @@ class CallableList(list):  # type: ignore[type-arg]
 
 
 class SlotlessAdapter(LossScaleOptimizer):
-    """What the adapters for the new optimizers of Keras 2 and for Keras 3 have in common."""
+    """The code that the adapters for the new optimizers of Keras 2 and for Keras 3 share."""
 
     def _variables_of_inner(self) -> List[Any]:
         variables = self.inner_optimizer.variables

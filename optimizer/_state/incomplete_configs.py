@@ -25,7 +25,7 @@ def attributes_to_copy(original: Any, config: Dict[str, Any]) -> Dict[str, Any]:
 
     Args:
         original: The optimizer.
-        config: What its ``get_config`` returned.
+        config: The result of its ``get_config``.
 
     Raises:
         UnsupportedOperationError: One of them cannot be copied.

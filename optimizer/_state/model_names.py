@@ -1,7 +1,7 @@
 """The names of nested models in a checkpoint, which TensorFlow numbers, and the connections of layers.
 
-Two nested models may have layers of equal names and shapes. Nothing else in a checkpoint tells them apart, and their
-numbers change with the order in which a program calls them.
+Two nested models may have layers of equal names and shapes. Nothing else in a checkpoint distinguishes them, and
+their numbers change with the order in which a program calls them.
 """
 
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple

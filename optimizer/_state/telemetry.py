@@ -1,4 +1,4 @@
-"""What a LossScaleOptimizer reports about a run."""
+"""The telemetry of a LossScaleOptimizer: steps, skipped steps and figures of the gradients."""
 
 from typing import Dict, List, NamedTuple, Optional
 

@@ -9,7 +9,7 @@ from .gradient_stats import measure, nonfinite_flags
 from .replicas import can_merge_replicas, combine_shares, shares_of_replica
 from .unscale import Bucket, bucket_gradients, gradients_of
 
-# What the names of operations begin with that wait for other workers: TensorFlow's, Horovod's, BytePS's
+# Prefixes of operations that wait for other workers: TensorFlow's, Horovod's, BytePS's
 _COMMUNICATING = ("Collective", "Nccl", "Horovod", "Byteps")
 
 
@@ -191,7 +191,7 @@ def _require_no_communication(result: Any) -> Any:
     apart.
 
     Args:
-        result: What the branch returned; it is returned unchanged.
+        result: The result of the branch; it is returned unchanged.
     """
     graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
     if graph is None or not graph.building_function:

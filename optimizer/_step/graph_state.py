@@ -18,7 +18,7 @@ from .tensorflow_ops import OPS
 from .unscale import usable_scale
 
 MakeVariables = Callable[[State], Mapping[str, Any]]
-# Whoever moves a policy's state holds this: the state is moved once, also if several threads use the policy.
+# Code that moves a policy's state holds this lock, so threads that share a policy move its state once.
 hold_lock = threading.RLock()
 
 
@@ -130,7 +130,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
 
 
 class HeldPolicy:
-    """What the policies that optimizers use have in common."""
+    """The code that the policies in optimizers share."""
 
     def note_unscaling(self, optimizer: Any, method: str) -> None:
         """Record that a method of an optimizer unscales gradients, where that is allowed once in a step."""
@@ -145,7 +145,7 @@ class GraphPolicy(HeldPolicy):
 
     Attributes:
         policy: The policy itself.
-        constructed_from: What the optimizer was constructed with: the policy, or the ``SharedLossScale`` that has it.
+        constructed_from: The constructor's argument: the policy, or the ``SharedLossScale`` that has it.
         is_pure: Whether ``decide`` depends on the report alone, and not on the gradients.
         scale: Returns the current loss scale, as far as gradients can be divided by it.
         state: The policy's variables.

@@ -1,1 +1,1 @@
-"""What the optimizers and schedules of each TensorFlow accept, recorded on the real ones (compat_tests/signatures)."""
+"""Signatures of the optimizers and schedules of each TensorFlow, as recorded by compat_tests/signatures."""

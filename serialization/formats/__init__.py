@@ -54,7 +54,7 @@ _COUNTING = {"hold": "do not count", "advance": "count"}
 
 
 class ConversionRequest(NamedTuple):
-    """What a codec needs to write a file for a target."""
+    """The input of a codec that writes a file for a target."""
 
     source: "LoadedSource"
     target: "ConversionTarget"
@@ -66,7 +66,7 @@ class ConversionRequest(NamedTuple):
         """Return what plain Keras leaves out, in sentences; empty if scalekeeper is beside the target.
 
         Args:
-            by_format: What plain Keras does not read from the format.
+            by_format: The state in the format that plain Keras does not read.
         """
         if not self.target.is_plain:
             return []
@@ -98,7 +98,7 @@ class WritePlan(NamedTuple):
 
 
 class ResumeContext(NamedTuple):
-    """What a codec needs to continue training from files in another process."""
+    """The input of a codec that continues training from files in another process."""
 
     optimizer: Any  # a new one
     compile_model: Callable[[Any], Any]  # builds the model in code and compiles it with an optimizer
@@ -255,7 +255,7 @@ class Format:
 
 
 class WholeModelFormat(Format):
-    """What the codecs of H5, .keras and SavedModel share: a file with layers, weights and optimizer."""
+    """The code that the codecs of H5, .keras and SavedModel share: a file with layers, weights and optimizer."""
 
     holds_layers = True
     names_modules = False  # whether Keras 2 writes the module of each class into the configurations

@@ -1,4 +1,4 @@
-"""What has the same name and another meaning in Keras 2 and Keras 3, with both definitions.
+"""Names that have another meaning in Keras 2 than in Keras 3, with both definitions.
 
 A model that is translated from one to the other uses an activation of this module where Keras's own has changed, so
 that it computes the same. Keras finds it by its registered name, such as ``scalekeeper>keras2_hard_sigmoid``. Importing

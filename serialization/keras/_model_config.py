@@ -110,8 +110,8 @@ def translate_model_config(
         where: The target's name in messages.
         package: The package of the target's Keras, such as tf_keras, if classes of Keras 2 shall have their modules as
             in its ``.keras`` files.
-        keras_version: The version of the Keras that wrote the configuration. None: the configuration tells Keras 2
-            from Keras 3.
+        keras_version: The version of the Keras that wrote the configuration. None: found from the
+            configuration itself.
         activation_names: The activations of the target. None: every one is kept.
         has_scalekeeper: Whether the target has scalekeeper's activations, which keep the meaning of changed ones.
 

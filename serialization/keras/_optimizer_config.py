@@ -175,7 +175,7 @@ def _family_of_wrapper(config: Mapping[str, Any], wrapper: Mapping[str, Any]) ->
 
 
 def has_loss_scale(config: Optional[Mapping[str, Any]]) -> bool:
-    """Return whether the optimizer configuration of a model declares a loss scale of Keras's or scalekeeper's class."""
+    """Return whether the optimizer configuration of a model has a loss scale, of Keras or of scalekeeper."""
     config = config or {}
     name = str(config.get("class_name"))
     if "LossScaleOptimizer" in name or name in wrapper_class_names():
@@ -329,7 +329,7 @@ _INVERSE_TIME_DECAY = "InverseTimeDecay"
 
 
 class Constructor(NamedTuple):
-    """What the constructors of one Keras accept."""
+    """The arguments that the constructors of one Keras accept."""
 
     accepted: Collection[str]  # argument names of the optimizer
     defaults: Mapping[str, Any]  # of these arguments
@@ -472,7 +472,7 @@ def _is_same(value: Any, default: Any) -> bool:
     return bool(value == default)
 
 
-# What the tables of signatures hold
+# The entries of the tables of signatures
 
 
 @functools.lru_cache(maxsize=None)

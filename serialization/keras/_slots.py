@@ -10,7 +10,7 @@ import re
 
 
 class SlotNames(NamedTuple):
-    """What optimizers without slots call one slot."""
+    """The names that optimizers without slots have for one slot."""
 
     attributes: Tuple[str, ...]  # of the optimizer: lists of variables
     parts: Tuple[str, ...]  # of the variables' names: first as in Keras 2, last as in Keras 3
@@ -174,7 +174,7 @@ def class_of_slots(class_name: Optional[str], names: Sequence[str], parts: Seque
     Args:
         class_name: The class that the caller expects.
         names: The names of the slots: Keras 3 puts the name of the optimizer first, ``adam/dense_kernel_momentum``.
-        parts: What of them stands for a slot.
+        parts: The words in the keys of the slots that name a slot.
     """
     scopes = {re.sub(r"_[0-9]+$", "", name.split("/")[-2]) for name in names if "/" in name}
     known = {name.lower(): name for name in _SLOTS}

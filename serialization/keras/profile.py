@@ -1,4 +1,4 @@
-"""What one Keras generation calls things and where it keeps them, and the registry of all generations."""
+"""The profile of a Keras generation (its names, the order and layout of its files), and the registry of profiles."""
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -39,7 +39,7 @@ Policy = Mapping[str, Any]  # class_name and config of a loss scale, as TensorFl
 
 
 class Reader(enum.Enum):
-    """Who reads an encoded configuration."""
+    """The reader of an encoded configuration."""
 
     SCALEKEEPER = "scalekeeper"  # every policy is kept in full
     PLAIN_KERAS = "plain Keras"  # what Keras has no key for is dropped
@@ -109,8 +109,8 @@ class KerasProfile:
     variables_child: Optional[str] = None  # lists all variables of the optimizer, where a file must have it
     placeholder_child: Optional[str] = None  # has no children of its own
     proving_children: Tuple[str, ...] = ()  # of the inner optimizer: only files of this family have them
-    skipped_steps_by_child: Mapping[str, str] = {}  # child that proves who wrote a file → what a skipped step did there
-    foreign_children: Mapping[str, str] = {}  # child of files that do not fit → who writes them
+    skipped_steps_by_child: Mapping[str, str] = {}  # child that proves the writer → what a skipped step did there
+    foreign_children: Mapping[str, str] = {}  # child of files that do not fit → the class that writes them
 
     # Models
     variable_suffix = ":0"  # in H5 files
@@ -165,7 +165,7 @@ class KerasProfile:
 
         Args:
             config: The configuration, with class_name if there is one.
-            wrapper: What is under ``config`` in it.
+            wrapper: Its value under ``config``.
         """
         raise NotImplementedError
 
@@ -186,7 +186,7 @@ class KerasProfile:
 
         Args:
             policy: class_name and config.
-            reader: Who reads the configuration. For scalekeeper it is complete: a policy that Keras's own keys cannot
+            reader: Its reader. For scalekeeper it is complete: a policy that Keras's own keys cannot
                 express stands under ``loss_scale``. For plain Keras it has Keras's own keys only.
             where: The target's name in messages.
         """

@@ -44,7 +44,7 @@ class KerasTarget:
 
     @property
     def skipped_steps(self) -> Optional[str]:
-        """What its own LossScaleOptimizer does with iterations when a step is skipped: "advance" or "hold"."""
+        """Whether its own LossScaleOptimizer advances iterations when a step is skipped: "advance" or "hold"."""
         return skipped_steps_of_keras(self.version)
 
     @property
