@@ -64,7 +64,7 @@ def shown(tmp_path_factory):
 
 
 def last_frame(text):
-    """What is left on the screen."""
+    """Return what is left on the screen."""
     lines = [line.rstrip() for line in pseudo_terminal.lines_of(text)]
     return lines[max(place for place, line in enumerate(lines) if line.startswith("format")) :]
 

@@ -17,7 +17,7 @@ WEIGHTS_IN_ZIP = "model.weights.h5"
 
 
 def outline(path, arrays):
-    """Return what a file holds, ready for JSON; arrays that are among the given ones are their indices."""
+    """Return what a file holds, ready for JSON; arrays that are in ``arrays`` are their indices."""
     indices = {_key(array): index for index, array in reversed(list(enumerate(arrays)))}
     if not zipfile.is_zipfile(path):
         with h5py.File(path, "r") as file:

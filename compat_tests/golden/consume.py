@@ -102,7 +102,7 @@ def graded(cell, path, expected):
 def _graded_declaration(case, optimizer):
     """A configuration holds no state: it loads if the hyperparameters and the policy are the same."""
     if not hasattr(optimizer, "get_config"):
-        return 0, f"loads in silence, but what comes is no optimizer: {type(optimizer).__name__}"
+        return 0, f"loads in silence, but what comes is not an optimizer: {type(optimizer).__name__}"
     given = scenario.declared(optimizer, case.optimizer)
     expected = scenario.declaration(case.policy, case.optimizer)
     for part in expected:
@@ -239,7 +239,7 @@ READERS = {
 
 
 def versions():
-    """Who reads."""
+    """The class and the versions that read."""
     package = sys.modules[tf.keras.Model.__module__.split(".")[0]]
     keras = getattr(tf.keras, "__version__", getattr(package, "__version__", None))
     return {"tensorflow": tf.__version__, "keras": keras}
@@ -263,7 +263,9 @@ def quiet():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--class", dest="cls", choices=[matrix.OURS, matrix.OWN], help="who reads; both if not given")
+    parser.add_argument(
+        "--class", dest="cls", choices=[matrix.OURS, matrix.OWN], help="the class that reads; both if not given"
+    )
     parser.add_argument("--consumer", choices=sorted({*scenario.installed_flavours()} & {*matrix.CONSUMERS}))
     parser.add_argument("--producer", action="append", help="whose files, such as tensorflow/tf2*; all if not given")
     parser.add_argument("--format", action="append", choices=list(matrix.FILES))
@@ -315,7 +317,7 @@ def _keep(consumer, rows, folder):
 
 
 def _summarize(cls, consumer, rows, show):
-    """What came of it, by format and way; and why, where a grade is not the expected one."""
+    """Return what came of it, by format and way; and why, where a grade is not the expected one."""
     print(f"{cls}/{consumer}: {len(rows)} cells, {time.process_time():.0f} s of CPU time so far")
     by_way = collections.defaultdict(list)
     for row in rows:

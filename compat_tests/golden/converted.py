@@ -3,7 +3,7 @@
     python compat_tests/golden/converted.py write FOLDER 2.3        converts all of them, with the installed TensorFlow
     python compat_tests/golden/converted.py read FOLDER 2.3         on TensorFlow 2.3, without this package: the grades
 
-What a conversion has announced as lost may be missing; everything else must be there.
+State that a conversion has announced as dropped may be missing; everything else must be there.
 """
 
 import argparse
@@ -30,7 +30,7 @@ TARGETS = {
 FIRST_WITH_KERAS_FILES = 13
 WAYS = {"h5": ("load_model",), "keras": ("load_model",), "checkpoint": ("checkpoint", "deferred")}
 LEGACY_FLAVOURS = {"tf20", "tf21", "tf22", "tf23", "tf24e", "tf24", "tf210", "tf215L", "tfkL"}
-# losses that are so by design, and that the reader, who builds the model in code, does not need
+# dropped by design, and not needed: the reader builds the model in code
 NEEDLESS = ("the layers of the model", "classes and arguments")
 
 

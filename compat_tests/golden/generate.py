@@ -66,7 +66,7 @@ def begun(case):
     return model, optimizer
 
 
-# What a run has to be like, so that reading its files proves something
+# Properties of a run without which reading its files proves nothing
 
 
 def skipped_steps(case):
@@ -164,11 +164,11 @@ WRITERS = {
 }
 
 
-# What is really in a file
+# The real contents of a file
 
 
 def checked_contents(case, file_format, folder):
-    """What the matrix declares; an AssertionError if the file is not like that. Ours are looked at by reading them."""
+    """Raise an AssertionError if a file lacks what the matrix declares. Files of scalekeeper are read with it."""
     declared = matrix.contents(case, file_format)
     path = os.path.join(folder, *matrix.FILES[file_format].split("/"))
     if case.cls == matrix.OWN and file_format in _LISTINGS:

@@ -162,7 +162,7 @@ def locked_in(rows):
 
 
 def _without_us(rows):
-    """What plain TensorFlow makes of our files."""
+    """Return what plain TensorFlow makes of our files."""
     lines = [
         "TensorFlow's class reads files of scalekeeper with a fixed or dynamic loss scale at least as well as its own:",
         "",

@@ -47,7 +47,7 @@ def golden():
         yield opened
 
 
-# What is read here and now
+# Files that these tests read
 
 
 @pytest.mark.parametrize("cell", PART, ids=lambda cell: cell.name)
@@ -73,7 +73,7 @@ def test_the_part_has_every_producer_format_way_policy_and_optimizer():
         assert len(part) < len(whole) / 4
 
 
-# What was read by the whole
+# Recorded results of reading all files
 
 
 @pytest.mark.parametrize("consumer", matrix.CONSUMERS)
@@ -99,7 +99,7 @@ def test_the_kept_results_are_what_is_expected(consumer):
 
 @pytest.mark.parametrize("consumer", matrix.CONSUMERS)
 def test_plain_tensorflow_reads_ours_as_well_as_its_own(consumer):
-    """On the version that wrote a file with a fixed or a dynamic scale, its own class reads no less of ours.
+    """On the version that wrote a file with a fixed or a dynamic scale, TensorFlow reads no less of scalekeeper's.
 
     Where it does, a line of lock_ins.json says why.
     """

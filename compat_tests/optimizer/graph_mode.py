@@ -135,7 +135,7 @@ def fit_embedding():
 
 @scenario
 def gradients_and_updates():
-    """What `get_gradients` gives, and the weight after each run of `get_updates`, in a session of one's own."""
+    """Return what `get_gradients` gives, and the weight after each run of `get_updates`, in a separate session."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variable = tf.Variable(1.0)
         optimizer = LossScaleOptimizer(sgd(gradient=VANISHING), "dynamic")

@@ -16,7 +16,7 @@ SIZES = (1, 3, 3, 3, 3, 0, 70000)  # alone, stacked, empty, large
 
 
 def outcomes(strategy, kind, dtype):
-    """What a step does whose gradients end with a number of each replica's own."""
+    """Return what a step does whose gradients end with a number of each replica's own."""
     with strategy.scope():
         variables = [tf.Variable(np.zeros(size), dtype=dtype) for size in SIZES]
         optimizer = LossScaleOptimizer(trials.inner(kind, dtype), {"name": "dynamic", **trials.DYNAMIC})
@@ -59,7 +59,7 @@ def run(strategy, function, *args):
 
 
 def without_gradients(strategy, kind):
-    """What None for every variable, and what an empty list does."""
+    """Return the result of None for every variable, and of an empty list."""
     with strategy.scope():
         variable, optimizer = (
             tf.Variable(1.0),

@@ -1,4 +1,4 @@
-"""What build makes of documents in pieces is what it makes of the document that show prints."""
+"""``build`` makes the same optimizer of documents in pieces as of the document that ``show`` prints."""
 
 import os
 import random

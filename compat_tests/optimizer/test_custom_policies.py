@@ -11,7 +11,7 @@ from scalekeeper_test_support.installed_keras import IS_KERAS_3, LOSS_SCALE_CLAS
 
 
 class WithPureStep(LossScale):
-    """Counts bad steps, and halves at each."""
+    """Counts non-finite steps, and halves at each."""
 
     class Params(LossScale.Params):
         start: float = 64.0

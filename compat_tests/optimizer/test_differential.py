@@ -72,7 +72,7 @@ VARIABLE = tf.keras.Variable if IS_KERAS_3 else tf.Variable  # Muon asks for a p
 
 
 def variables_in_attributes(optimizer):
-    """Every variable that a new optimizer has: inside Keras 3's own wrapper, ``variables`` lacks some of Nadam's."""
+    """Return every variable of a new optimizer: inside Keras 3's wrapper, ``variables`` lacks some of Nadam."""
     found = {}
     for attribute, value in vars(optimizer).items():
         several = value if isinstance(value, (list, tuple)) else [value]
@@ -172,7 +172,7 @@ def assert_equal(expected, actual, number, is_exact=True):
         message = f"{name} after step {number}"
         if is_exact or name in ("iterations", "current_loss_scale", "good_steps"):
             np.testing.assert_array_equal(actual[name], expected[name], err_msg=message)
-        else:  # a scale that is no power of two rounds
+        else:  # a scale that is not a power of two rounds
             np.testing.assert_allclose(actual[name], expected[name], rtol=2e-3, atol=1e-5, err_msg=message)
 
 

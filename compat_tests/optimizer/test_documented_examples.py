@@ -302,7 +302,7 @@ def test_configuration():
     ],
 )
 def test_configuration_beyond_tensorflows_words(loss_scale):
-    """What only we have is in the configuration when it is used, and comes back."""
+    """Arguments that only scalekeeper has are in the configuration when they are used, and are restored."""
     config = json.loads(json.dumps(wrapped(loss_scale=loss_scale, skipped_steps="hold").get_config()))
     again = LossScaleOptimizer.from_config(config)
     assert again.get_config() == config
@@ -311,7 +311,7 @@ def test_configuration_beyond_tensorflows_words(loss_scale):
 
 
 def test_their_configuration():
-    """What TensorFlow's own class gives, ours takes."""
+    """scalekeeper's class accepts the configuration of TensorFlow's class."""
     given = {"initial_loss_scale": 64.0, "increment_period": 7}
     again = LossScaleOptimizer.from_config(upstream(tf.keras.optimizers.SGD(0.5), given).get_config())
     assert (again.loss_scale(), again.loss_scale.params.increment_period, number(again.lr)) == (64.0, 7, 0.5)

@@ -41,7 +41,7 @@ STEPS = {
     "triples": lambda optimizer, variable: optimizer.apply_gradients([(tf.ones([2]), variable, 1)]),
     "no gradient": lambda optimizer, variable: optimizer.apply_gradients([(None, variable)]),
     "weights that are too few": lambda optimizer, variable: optimizer.set_weights([np.int64(2)]),
-    "weights that are no list": lambda optimizer, variable: optimizer.set_weights(3),
+    "weights that are not a list": lambda optimizer, variable: optimizer.set_weights(3),
     "an attribute that does not exist": lambda optimizer, variable: optimizer.no_such_attribute,
 }
 
@@ -56,7 +56,7 @@ def raised(run, *arguments):
 
 @pytest.mark.parametrize("arguments", CONSTRUCTIONS)
 def test_construction_raises_the_class_of_the_installed_version(optimizers, arguments):
-    """What TensorFlow's own class refuses with TypeError or ValueError is refused with that class, and one of ours."""
+    """Arguments that TensorFlow's class refuses raise its TypeError or ValueError, and an error of scalekeeper."""
     own = raised(CONSTRUCTIONS[arguments], UPSTREAM, optimizers.SGD(1.0))
     ours = raised(CONSTRUCTIONS[arguments], scalekeeper.LossScaleOptimizer, optimizers.SGD(1.0))
     assert isinstance(ours, (TypeError, ValueError))
@@ -69,7 +69,7 @@ def test_construction_raises_the_class_of_the_installed_version(optimizers, argu
 
 @pytest.mark.parametrize("call", STEPS)
 def test_a_call_raises_the_class_of_the_installed_version(optimizers, call):
-    """What a method of TensorFlow's own class raises, the same method of ours raises, if TensorFlow's has it."""
+    """Each method that TensorFlow's class has raises the same error in scalekeeper's class."""
     errors = []
     inner = (optimizers.SGD(1.0, momentum=0.5) for _ in range(2))
     for optimizer in (upstream(next(inner)), scalekeeper.LossScaleOptimizer(next(inner))):

@@ -17,7 +17,7 @@ def run(name):
 
 
 def test_custom_policy():
-    """The policy backs off at the second bad step in a row only, and bad steps leave the variable alone."""
+    """The policy backs off at the second non-finite step in a row only; such steps leave the variable alone."""
     lines = run("custom_policy.py")
     assert [re.search("variable ([^,]*)", line).group(1) for line in lines] == [
         "0.900",

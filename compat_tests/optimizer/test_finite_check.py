@@ -83,7 +83,7 @@ def test_none_among_the_gradients():
 
 
 def test_the_largest_finite_gradients_are_applied():
-    """A sum that overflows is no overflow: the step is taken and the scale stays."""
+    """A sum that overflows is not an overflow: the step is taken and the scale stays."""
     optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1e-37), "dynamic")
     variables = [tf.Variable([0.0, 0.0]), tf.Variable(0.0)]
     optimizer.apply_gradients(zip([tf.constant([MAX, MAX]), tf.constant(MAX)], variables))

@@ -467,7 +467,7 @@ def test_wrong_arguments(options, error):
 
 
 def test_wrong_models_and_data():
-    """What is not a model, data that is no data, and arrays of different lengths raise scalekeeper's own errors."""
+    """Wrong types of model and data, and arrays of different lengths, raise scalekeeper's own errors."""
     model, x, y = subclassed()
     with pytest.raises(ArgumentTypeError):
         diagnose("model.keras", x, y)

@@ -1,4 +1,4 @@
-"""Who applies gradients without scaling the loss, or without unscaling the gradients, is warned once."""
+"""Applying gradients without scaling the loss, or without unscaling the gradients, gives one warning."""
 
 import warnings
 

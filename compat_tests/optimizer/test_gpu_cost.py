@@ -1,4 +1,4 @@
-"""What a step would start on a GPU: compared with the kernels that builds with CUDA have, in a build without it."""
+"""The kernels that a step would start on a GPU, from a build without CUDA, compared with those of builds with it."""
 
 import functools
 

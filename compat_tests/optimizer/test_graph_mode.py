@@ -103,7 +103,7 @@ def test_minimize_scales_once(result):
 
 @pytest.mark.parametrize("way", ["restored", "loaded"])
 def test_a_saved_model_comes_back_whole(result, way):
-    """Weights, slots, iterations, scale and counter are those that were saved, and are no initial ones."""
+    """Weights, slots, iterations, scale and counter are those that were saved, not the initial ones."""
     found = result("save_and_go_on")
     assert found[way] == found["saved"]
     assert found["saved"]["loss_scale"]["state"] == {"current_loss_scale": 2.0**23, "good_steps": 1}

@@ -1,4 +1,4 @@
-"""What inner optimizers bring along: clipping, weight decay, averages, accumulation; and what can't be wrapped."""
+"""Features of inner optimizers: clipping, weight decay, averages, accumulation; and what can't be wrapped."""
 
 import importlib.util
 import os
@@ -129,7 +129,7 @@ def test_around_a_multi_optimizer():
 
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 def test_every_shipped_optimizer_takes_a_step(kind):
-    """Each of them: a bad step changes nothing, a good one changes the variable, and its configuration comes back."""
+    """A non-finite step changes nothing, a finite one changes the variable, and the configuration is restored."""
     base = OPTIMIZERS[kind].Optimizer
     untested = {"Optimizer", "LossScaleOptimizer", "MultiOptimizer"}
     names = [
@@ -260,7 +260,7 @@ def test_wrapping_what_is_wrapped(kind):
 
 
 def test_a_subclass_of_ones_own():
-    """It stays an instance of itself, of ours and of Keras's class, and its methods win."""
+    """It is an instance of itself, of scalekeeper's class and of Keras's class, and its methods win."""
 
     class Counting(LossScaleOptimizer):
         steps = 0

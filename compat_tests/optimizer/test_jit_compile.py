@@ -106,7 +106,7 @@ def reads_of_gradients(hlo):
 
 @pytest.mark.skipif(not hasattr(tf.function(lambda: None), "experimental_get_compiler_ir"), reason="no HLO")
 def test_passes_over_the_gradients():
-    """What XLA makes of a step has no float64, and reads gradients as often as with TensorFlow's class.
+    """A step that XLA has compiled has no float64, and reads gradients as often as with TensorFlow's class.
 
     That is once more than with the bare optimizer, and twice where Keras 2.15 writes two products of a gradient.
     """

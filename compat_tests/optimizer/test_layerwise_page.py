@@ -1,4 +1,4 @@
-"""What docs/layerwise.md offers: layers that scale the gradient as it flows back bring back what one scale loses."""
+"""The example of docs/layerwise.md: layers that scale the gradient as it flows back bring back what one scale loses."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def test_one_scale_is_not_enough(halves):
 
 
 def example_with(halves, folder):
-    """What the page's example defines, around these models; from a file, where AutoGraph finds its source."""
+    """Return what the page's example defines, around these models; from a file, where AutoGraph finds its source."""
     with open(PAGE, encoding="utf-8") as stream:
         (example,) = re.findall("```python\n(.*?)```", stream.read(), flags=re.DOTALL)
     (folder / "example.py").write_text(example, encoding="utf-8")

@@ -145,7 +145,7 @@ def test_the_repr_in_a_function():
 
 
 def test_the_state_goes_on_in_a_function():
-    """What was done in eager mode before, and after it, counts; copies have their own state."""
+    """Updates in eager mode before and after it count; copies have their own state."""
     policy = scalekeeper.DynamicLossScale(8.0, 3)
     policy.update([1.0])
     step = tf.function(lambda: policy.update(tf.constant(1.0))[1])

@@ -76,7 +76,7 @@ def test_tensorboard_gets_them(one_weight, tmp_path):
 
 
 class Watching(tf.keras.callbacks.Callback):
-    """What the logs of batches hold."""
+    """A callback that records the logs of batches."""
 
     def __init__(self):
         super().__init__()

@@ -57,7 +57,7 @@ def test_bad_numbers_in_a_step_that_xla_compiles():
 @KINDS
 @pytest.mark.parametrize("trial", trials.TRIALS, ids=lambda trial: trial.given)
 def test_gradients_of_odd_kinds(kind, trial):
-    """What comes out is what stands beside what is given, or what the inner optimizer does without a wrapper."""
+    """The result equals the expected one, or that of the inner optimizer without a wrapper."""
     ways = [way for way in (("eager", False), ("traced", True)) if way[1] in trial.handed]
     for way in ways:
         found = trials.outcome_of(trial, trials.ours(trials.inner(kind)), way)
@@ -136,7 +136,7 @@ def test_a_loss_that_is_not_finite_while_its_gradients_are(kind):
 
 @pytest.mark.parametrize("is_traced", [False, True], ids=["eager", "traced"])
 def test_a_scale_below_one_takes_float16_gradients_beyond_their_largest_number(is_traced):
-    """60,000 divided by 0.5 is no float16 number: skipped; 30,000 is applied as 60,000. Small ones and large ones."""
+    """60,000 divided by 0.5 overflows float16: skipped; 30,000 is applied as 60,000. Small ones and large ones."""
     optimizer = LossScaleOptimizer(
         tf.keras.optimizers.SGD(1.0), {"name": "dynamic", "initial_loss_scale": 0.5, "minimum": 0.5}
     )
@@ -184,7 +184,7 @@ POLICIES_AT_THE_CEILING = {
 
 @pytest.mark.parametrize("name", sorted(POLICIES_AT_THE_CEILING))
 def test_steps_at_the_ceiling_are_taken_in_full(name):
-    """The reciprocal of 2**127 is no normal number, and zero on most devices; no step may be one of zeros for that."""
+    """The reciprocal of 2**127 is subnormal, and zero on most devices; no step may apply zeros for that."""
     for way in ("eager", "traced"):
         optimizer = LossScaleOptimizer(trials.inner("default"), POLICIES_AT_THE_CEILING[name]())
         assert trials.at_the_ceiling(optimizer, way, 20) == -10.0

@@ -33,7 +33,7 @@ if register is not None:
 
 
 def written(optimizer):
-    """What a file would hold of it."""
+    """Return what a file would hold of it."""
     return json.loads(json.dumps(tf.keras.optimizers.serialize(optimizer)))
 
 
@@ -53,7 +53,7 @@ def test_optimizers_get_gives_ours(kind, spec):
 
 
 def test_outside_of_the_scope_it_is_keras_s_own():
-    """A file of ours means to plain Keras what it always meant."""
+    """A scalekeeper file means to plain Keras what it always meant."""
     optimizer = LossScaleOptimizer(tf.keras.optimizers.Adam(0.25), "dynamic")
     found = tf.keras.optimizers.get(written(optimizer))
     assert not isinstance(found, LossScaleOptimizer)

@@ -37,7 +37,7 @@ def step(optimizer, gradient, variable):
 
 
 def test_a_deep_copy_goes_its_own_way(optimizer, variable):
-    """Scale, slots and iterations of a copy are its own: a bad step of one leaves the other alone."""
+    """Scale, slots and iterations of a copy are its own: a non-finite step of one leaves the other alone."""
     step(optimizer, 1.0, variable)
     twin = copy.deepcopy(optimizer)
     step(twin, NAN, variable)
@@ -86,7 +86,7 @@ def test_a_shallow_copy_shares_everything(optimizer, variable):
 
 
 def test_options_are_copied(optimizer):
-    """What the constructor was told, and a class of the user's own."""
+    """Constructor arguments, and a custom class, are kept."""
     made = Derived(type(optimizer.inner_optimizer)(0.5), 64, "advance", watch=["zero_share"])
     for twin in (copy.deepcopy(made), pickle.loads(pickle.dumps(made))):
         assert isinstance(twin, Derived)
@@ -119,7 +119,7 @@ def test_slots_wait_for_their_variables(optimizer):
 
 
 def test_variables_of_another_model_are_refused(optimizer, variable):
-    """What was kept is not given up in silence."""
+    """Kept state is not dropped silently."""
     step(optimizer, 1.0, variable)
     twin = pickle.loads(pickle.dumps(optimizer))
     with pytest.raises(scalekeeper.InvalidSpecError, match="w: the copied optimizer has no such variable"):
@@ -139,7 +139,7 @@ def test_another_state_takes_the_place_of_what_was_kept(optimizer, variable):
 
 @pytest.mark.slow
 def test_a_copy_reaches_another_process(optimizer, variable, tmp_path):
-    """Unpickled where nothing of ours was imported, it goes on."""
+    """Unpickled where nothing of scalekeeper was imported, it goes on."""
     step(optimizer, 1.0, variable)
     step(optimizer, NAN, variable)
     path = tmp_path / "optimizer.pickle"

@@ -52,7 +52,7 @@ REORDERS_SUMS = tuple(map(int, tf.__version__.split(".")[:2])) < (2, 3)
 
 
 def magnitudes():
-    """Gradients of every size, and what is none: long quiet stretches, bursts, and single bad steps."""
+    """Gradients of every size, and what is none: long quiet stretches, bursts, and single non-finite steps."""
     random = np.random.RandomState(7)
     sizes = np.exp2(random.normal(-3, 4, STEPS)).astype(np.float32)
     is_bad = random.rand(STEPS) < 0.12

@@ -1,4 +1,4 @@
-"""What an optimizer looks like where it is printed."""
+"""The ``repr`` of an optimizer."""
 
 import pytest
 import tensorflow as tf
@@ -28,7 +28,7 @@ def test_a_fixed_scale_has_no_state():
 
 
 def test_looking_makes_no_variable():
-    """Up to 2.10 the counter of steps is made when it is first asked for: not by who only looks."""
+    """``repr`` does not create ``iterations``, which TensorFlow up to 2.10 creates on first use."""
     optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 128)
     before = getattr(optimizer.inner_optimizer, "_iterations", None)
     repr(optimizer)

@@ -1,4 +1,4 @@
-"""What ``apply_gradients``, ``minimize`` and ``apply`` return: in eager mode, from a tf.function, to a session."""
+"""The results of ``apply_gradients``, ``minimize`` and ``apply``: in eager mode, from a tf.function, to a session."""
 
 import numpy as np
 import pytest

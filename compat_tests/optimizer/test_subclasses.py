@@ -1,4 +1,4 @@
-"""What subclasses and Keras do to the wrapper, beside TensorFlow's own class and the bare optimizer."""
+"""Subclasses of the wrapper, and Keras's use of it, compared with TensorFlow's own class and the bare optimizer."""
 
 import copy
 import pickle

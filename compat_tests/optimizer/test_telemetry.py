@@ -1,4 +1,4 @@
-"""What the optimizer knows of its run: counted on the device, told on request, and an end to a run that is stuck."""
+"""Telemetry of a run: counted on the device, read on request; and an end to a run that is stuck."""
 
 import inspect
 
@@ -263,7 +263,7 @@ def test_a_state_carries_the_counters(kind):
 
 @KINDS
 def test_a_state_without_skips_resets_the_counters(kind):
-    """What is loaded is what counts, also where it has nothing to say."""
+    """The loaded telemetry replaces the old one, also if it is empty."""
     run, clean = trained(kind), Run(kind)
     clean.step()
     run.optimizer.load_state_dict(clean.optimizer.state_dict(), [run.first, run.second])

@@ -1,4 +1,4 @@
-"""What training brings along: overflows, constraints, clipping, sparse gradients, optimizers of one's own, saving."""
+"""Training with overflows, constraints, clipping, sparse gradients, custom optimizers, saving."""
 
 import numpy as np
 import pytest
@@ -174,7 +174,7 @@ def test_an_overflow_in_a_sparse_gradient_is_skipped(run_eagerly):
     assert optimizer.loss_scale.state()["current_loss_scale"] == 2.0**16
 
 
-# An optimizer of one's own
+# A custom optimizer
 
 
 def test_a_custom_optimizer_is_used_as_written(one_weight, counting_sgd, run_eagerly):

@@ -44,7 +44,7 @@ def test_gradients_of_every_kind_in_their_order(is_traced, loss_scale, has_spars
 
 
 def test_unscaled_gradients_can_be_looked_at_and_applied(is_traced):
-    """What the caller computes from them is what is applied."""
+    """The gradients that the caller computes from them are applied."""
     optimizer, variables = wrapped(), [tf.Variable(tf.zeros(3)) for _ in range(6)]
 
     def step():

@@ -12,7 +12,7 @@ ROOM = 2.0**26  # above this scale every step overflows, so that the scale neith
 
 
 def _sequence(seed):
-    """Which of 5,000 steps are bad whatever the scale is: quiet stretches, bursts, and single bad steps."""
+    """Which of 5,000 steps are bad whatever the scale is: quiet stretches, bursts, and single non-finite steps."""
     random, bad = np.random.RandomState(seed), []
     while len(bad) < STEPS:
         kind = random.randint(3)

@@ -25,7 +25,7 @@ import re
 import sys
 import warnings
 
-# What some version of Keras takes through **kwargs, with a value that is no version's default.
+# Arguments that some version of Keras takes through **kwargs, with a value that is not the default of any version.
 KEYWORD_PROBES = {
     "clipnorm": 0.75,
     "clipvalue": 0.75,

@@ -65,7 +65,7 @@ def test_a_schedule_works_as_a_learning_rate(name):
 
 
 def test_an_argument_that_the_table_does_not_have_is_refused_or_ignored_for_real():
-    """What the check refuses for this target, the constructor refuses, warns of, or does not act upon."""
+    """The constructor refuses, warns of, or ignores each argument that the check refuses for this target."""
     for name, entry in TARGET.table[OPTIMIZERS].items():
         for argument in sorted(set(RECORD.KEYWORD_PROBES) - set(entry["arguments"])):
             value = RECORD.KEYWORD_PROBES[argument]

@@ -48,7 +48,7 @@ PIECES = 10  # memory is read after each
 CHECKS = ("traces after the first", "differ from the simulation")  # columns where only 0 is right
 
 
-# What happens in a run
+# The parts of a run
 
 
 def sizes_of(steps):
@@ -65,7 +65,7 @@ def sizes_of(steps):
 
 @tf.custom_gradient
 def in_half_precision(values):
-    """What is larger than float16 holds is infinite, on the way back."""
+    """Return the values; their gradient is infinite where float16 cannot hold it."""
 
     def backwards(grads):
         return tf.where(tf.abs(grads) > LARGEST, grads * np.float32(np.inf), grads)
@@ -74,9 +74,9 @@ def in_half_precision(values):
 
 
 class Loop:
-    """A training loop of one's own: two variables, and a step that keeps the state of the loss scale before it.
+    """A custom training loop: two variables, and a step that keeps the state of the loss scale before it.
 
-    What changes from step to step is made beforehand and lies in variables, so that a step leaves nothing behind in
+    Values that change from step to step are computed before and kept in variables, so that a step leaves nothing in
     Python. With ``is_scaled`` the loss is scaled, and a gradient overflows where it would in float16; without, the
     optimizer gets gradients of these very sizes.
     """
@@ -170,7 +170,7 @@ def optimizer_of(whose, spec, inner):
 
 
 def own_loop(run, whose, steps, save_every, leak):
-    """A loop of one's own that reads telemetry, and saves its state, every so many steps."""
+    """A custom loop that reads telemetry, and saves its state, every so many steps."""
     is_scaled, is_traced = run in ("traced", "eager"), run != "eager"
     name = "dynamic" if is_scaled else run
     spec, sizes = {"name": name, **POLICIES[name]}, sizes_of(steps)
@@ -296,7 +296,7 @@ def all_runs(steps):
 
 
 def failures_of(rows):
-    """What of the runs with our optimizer is not as it should be, in words.
+    """Return what of the runs with our optimizer is not as it should be, in words.
 
     Memory that also grows with the bare optimizer is TensorFlow's.
     """

@@ -74,7 +74,7 @@ def tensorflows(optimizer: Any) -> Any:
 
 
 def unscaled(optimizer: Any, grads: List[Any]) -> List[Any]:
-    """What is given to ``apply_gradients``, which in Keras 3's own class divides by the scale itself."""
+    """Return what is given to ``apply_gradients``, which in Keras 3's own class divides by the scale itself."""
     return optimizer.get_unscaled_gradients(grads) if hasattr(optimizer, "get_unscaled_gradients") else grads
 
 
@@ -107,7 +107,7 @@ class Numbers:
         return common  # XLA wants a result
 
     def outcome(self, common: Any, last: Dict[str, Any]) -> str:
-        """What a step does whose gradients hold one number, but for the last element of some of them."""
+        """Return what a step does whose gradients hold one number, but for the last element of some of them."""
         for variable in self.variables:
             variable.assign(np.zeros(variable.shape))
         before = state_of(self.optimizer)
@@ -154,7 +154,7 @@ def _filled(shape: Tuple[int, ...], common: Any, last: Any) -> Any:
 
 
 def outcomes_of_numbers(numbers: Numbers, are_all: bool = True) -> Dict[str, List[str]]:
-    """What is given → what comes out: every bad number in every place, or each in one and a few places."""
+    """Return what is given → what comes out: every bad number in every place, or each in one and a few places."""
     largest = LARGEST[numbers.dtype]
     places = PLACES if are_all else ["small", "stacked 2", "large", SPARSE]
 
@@ -313,7 +313,7 @@ TRIALS = [
 
 
 def outcome_of(trial: Trial, optimizer: Any, way: Tuple[str, bool]) -> str:
-    """What one step does: the numbers in all variables if they moved, or the name of an error."""
+    """Return what one step does: the numbers in all variables if they moved, or the name of an error."""
     name, is_scaled = way
     is_bare = not hasattr(optimizer, "inner_optimizer") and not hasattr(optimizer, "_optimizer")
     pairs = trial.make(SCALE if is_scaled and not is_bare else 1.0)
@@ -357,7 +357,7 @@ def is_as_expected(expected: str, found: str) -> bool:
 
 
 def at_the_floor(kind: str, steps: int) -> Dict[str, Any]:
-    """As many bad steps, all but the first few with a scale of 1, and then three good ones."""
+    """As many non-finite steps, all but the first few with a scale of 1, and then three good ones."""
     policy = {"name": "dynamic", "initial_loss_scale": SCALE, "increment_period": 1}
     optimizer = LossScaleOptimizer(inner(kind), policy, skipped_steps="hold", attribute_overflows=True)
     variable, traces = tf.Variable([1.0], name="only"), []
@@ -439,7 +439,7 @@ def resident() -> int:
 
 
 def results_of_ours(kind: str) -> List[bool]:
-    """For each run of ours, whether it came out as expected."""
+    """For each run of scalekeeper, whether it came out as expected."""
     results = []
     for dtype in LARGEST:
         for way in WAYS:
@@ -461,7 +461,7 @@ def _caught_as(error: Exception) -> str:
 
 
 def trials_of_tensorflows(kind: str) -> Iterator[Tuple[str, str, str]]:
-    """What is given, what is expected, and what TensorFlow's own class makes of it."""
+    """Return what is given, what is expected, and what TensorFlow's own class makes of it."""
     for dtype in LARGEST:
         try:
             outcomes = outcomes_of_numbers(Numbers(tensorflows, kind, dtype, ("traced", True)))
@@ -483,7 +483,7 @@ def trials_of_tensorflows(kind: str) -> Iterator[Tuple[str, str, str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--record", action="store_true", help="keep the figures for docs/reliability.md")
-    parser.add_argument("--steps", type=int, default=10_000, help="bad steps with the scale at its floor")
+    parser.add_argument("--steps", type=int, default=10_000, help="non-finite steps with the scale at its floor")
     options = parser.parse_args()
     summary, differences = [], []
     for kind in OPTIMIZERS:
@@ -496,7 +496,7 @@ def main() -> None:
                 "optimizers": kind,
                 "runs": len(results),
                 "as expected": sum(results),
-                "bad steps at the floor": floor["skipped in a row"],
+                "non-finite steps at the floor": floor["skipped in a row"],
                 "memory at their end, to that after a tenth": round(floor["memory at the end"], 4),
                 "trials of TensorFlow's own class": len(trials),
                 "as expected there": len(trials) - len(others),

@@ -17,7 +17,7 @@ LABELS = {
     "TensorFlow's own": "TensorFlow",
     "TensorFlow's own class": "TensorFlow's class",
     "expected, and ours": "expected, and scalekeeper's result",
-    "bad steps at the floor": "non-finite steps at the floor",
+    "non-finite steps at the floor": "non-finite steps at the floor",
     "memory at their end, to that after a tenth": "memory at the end / after a tenth",
     "trials of TensorFlow's own class": "trials of TensorFlow's class",
     "as expected there": "as expected with TensorFlow's class",

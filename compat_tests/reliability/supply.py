@@ -57,7 +57,7 @@ def _row(name: str, allowed: str, found: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def advisories() -> Iterator[Dict[str, Any]]:
-    """What is known of each package, and what we say to it."""
+    """Return what is known of each package, and what we say to it."""
     with open(repository_path("tests", "supply", "advisories.json"), encoding="utf-8") as stream:
         known = json.load(stream)["advisories"]
     for package in sorted({advisory["package"] for advisory in known}):

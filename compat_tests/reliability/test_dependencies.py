@@ -1,4 +1,4 @@
-"""What the package needs and what this TensorFlow needs go together."""
+"""The requirements of the package and of this TensorFlow are compatible."""
 
 import tensorflow as tf
 
@@ -10,7 +10,7 @@ WITH_OLD_TYPING_EXTENSIONS = ("2.4", "2.5", "2.6", "2.12", "2.13")
 
 
 def test_nothing_is_in_the_way_of_this_tensorflow():
-    """Each requirement of ours, of TensorFlow's and of all that they need is met by what is installed."""
+    """The installed packages meet each requirement of scalekeeper, of TensorFlow and of their dependencies."""
     names = [*declared(), *OF_TENSORFLOW]
     assert {"tensorflow", "tensorflow-cpu"} & set(closure(names))
     found = unmet(names)

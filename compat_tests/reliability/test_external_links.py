@@ -128,7 +128,7 @@ def test_restore_reads_nothing_else(hostile):
 
 
 def test_keras_2_alone_would_read_it(tmp_path):
-    """Without this the tests above could pass because the files are no danger. Keras 3 refuses this one."""
+    """Without this the tests above could pass because the files are harmless. Keras 3 refuses this one."""
     path, secret = tmp_path / "model.h5", tmp_path / "secret"
     secret.write_bytes(SECRET.tobytes())
     small_model.build().save(str(path))

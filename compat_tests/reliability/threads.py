@@ -51,7 +51,7 @@ DOCUMENTS = [
 
 
 def together(*several):
-    """What each of these functions returns, or its error: all of them are called at the same time."""
+    """Return what each of these functions returns, or its error: all of them are called at the same time."""
     start, found = threading.Barrier(len(several)), [None] * len(several)
 
     def run(place, work):
@@ -74,7 +74,7 @@ def together(*several):
     return found
 
 
-# What a thread does; all of these are called with its number
+# The work of a thread; all of these are called with its number
 
 
 def built(number):

@@ -14,7 +14,7 @@ from scalekeeper_test_support.repository import load_script, repository_path
 
 
 def ways(folder):
-    """What is done, by name."""
+    """Return what is done, by name."""
     import tensorflow as tf
 
     import scalekeeper
@@ -44,7 +44,7 @@ def ways(folder):
 
 
 def measured():
-    """What was done, what is left to do, and what asked for the network."""
+    """Return what was done, what is left to do, and what asked for the network."""
     import tensorflow as tf
 
     from scalekeeper_test_support import no_network

@@ -1,7 +1,7 @@
 """Programs that people write: what they restore is the original's to the bit, or refused with nothing changed.
 
-A row of the table says how a program saves, how the program that restores differs, in which formats, and what must come
-out. ``SCALEKEEPER_WHOLE`` runs all of it; otherwise every row runs in one format, and the formats take turns.
+A row of the table states how a program saves, how the program that restores differs, in which formats, and the expected
+result. ``SCALEKEEPER_WHOLE`` runs all of it; otherwise every row runs in one format, and the formats take turns.
 """
 
 import functools

@@ -50,7 +50,7 @@ def build(side, kind, frozen):
     st.sets(st.integers(0, 11), max_size=3),
 )
 def test_no_value_of_a_random_program_is_swapped(both, kind, form, frozen, frozen_later):
-    """What a program restores is the original's to the bit, or refused, however the program has changed."""
+    """Restored state equals the original to the bit, or is refused, however the program has changed."""
     first, second = both
     hypothesis.assume(is_decidable(first, second))
     hypothesis.assume(kind != "subclassed" or form != "h5")  # Keras writes no such file

@@ -1,4 +1,4 @@
-"""What plain Keras makes of files, in a process where this package can't be imported; prints JSON."""
+"""The results of reading files with plain Keras, in a process where this package can't be imported; prints JSON."""
 
 import json
 import sys

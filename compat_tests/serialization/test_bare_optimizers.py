@@ -54,7 +54,7 @@ def test_files_keep_the_state_of_a_bare_optimizer(kind, tmp_path):
 
 @pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 def test_plain_files_of_keras_and_checkpoints(kind, tmp_path):
-    """What Keras writes without scalekeeper, and a checkpoint, restore a bare optimizer, too."""
+    """A file that Keras writes without scalekeeper, and a checkpoint, restore a bare optimizer, too."""
     model = trained(OPTIMIZERS[kind].Adam(0.25))
     expected = numbers_of(model)
     paths = [tmp_path / "checkpoint"]

@@ -181,7 +181,7 @@ def test_an_optimizer_in_an_optimizer_in_a_checkpoint(kind, tmp_path):
 
 @pytest.mark.skipif("legacy" not in OPTIMIZERS and not IS_KERAS_3, reason="optimizers have slots")
 def test_a_slot_list_with_an_unusual_name(tmp_path):
-    """A slot list of one's own keeps its values, whatever it and its variables are called."""
+    """A custom slot list keeps its values, whatever it and its variables are called."""
     Averaging = averaging(OPTIMIZERS["default"].SGD)  # noqa: N806
 
     def compiled():

@@ -23,7 +23,7 @@ class Trained(tf.Module):
 
 
 def test_a_step_can_be_exported(tmp_path):
-    """All that it uses is in the file: it trains on, and skips a bad step."""
+    """All that it uses is in the file: it trains on, and skips a non-finite step."""
     for kind, optimizers in OPTIMIZERS.items():
         path = str(tmp_path / kind)
         tf.saved_model.save(Trained(LossScaleOptimizer(optimizers.SGD(0.5))), path)

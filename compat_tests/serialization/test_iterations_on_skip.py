@@ -47,7 +47,7 @@ def test_the_choice_is_told(kind, given, resolved):
 
 @KINDS
 def test_a_configuration_tells_what_is_not_native(kind):
-    """What the installed version does anyway is not in a configuration, so that plain TensorFlow reads it."""
+    """A configuration omits the behaviour of the installed version, so that plain TensorFlow reads it."""
     optimizer = wrapped(kind)
     assert "skipped_steps" not in optimizer.get_config()
     optimizer.skipped_steps = OTHER

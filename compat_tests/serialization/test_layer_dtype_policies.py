@@ -1,4 +1,4 @@
-"""Layers that compute in mixed precision do so when they are loaded, or who saves them is told that they will not."""
+"""Layers that compute in mixed precision do so when they are loaded, or saving them warns that they will not."""
 
 import os
 import warnings
@@ -43,7 +43,7 @@ def told_while_saving(model, path):
 
 @pytest.mark.parametrize("precision", ["float32", "mixed_float16"], indirect=True)
 def test_the_precision_of_layers_comes_back_or_is_told_of(tmp_path, precision):
-    """What load_model gives computes as what was saved; where Keras forgets that, saving warns, and restore helps."""
+    """A loaded model computes in its saved precision; where Keras forgets that, saving warns, and restore helps."""
     path = str(tmp_path / "model.h5")
     model = compiled()
     told = told_while_saving(model, path)

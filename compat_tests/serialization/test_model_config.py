@@ -80,7 +80,7 @@ def test_there_are_files():
 
 @pytest.mark.parametrize("name", FILES)
 def test_models_of_every_keras_compute_the_same(name):
-    """With the same weights; what the installed Keras has no words for is an error that says what to do."""
+    """With the same weights; anything without an equivalent in the installed Keras is an error that says what to do."""
     data = read(name)
     if (name.startswith("attention") and not HAS_ATTENTION) or (name.startswith("mixed") and not KEEPS_POLICIES):
         with pytest.raises(TranslationError, match="restore"):

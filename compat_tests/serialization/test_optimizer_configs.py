@@ -49,7 +49,7 @@ def is_new(dialect):
 
 
 def class_for(kind):
-    """The class of ours that wraps optimizers of this kind."""
+    """Return the class of scalekeeper that wraps optimizers of this kind."""
     return type(LossScaleOptimizer(OPTIMIZERS[kind].SGD(1.0), "dynamic"))
 
 
@@ -262,7 +262,7 @@ def test_what_changes_training_and_is_not_there():
 
 
 def test_an_optimizer_that_is_not_there():
-    """An error that says what is, and where one's own goes."""
+    """The error lists the known classes, and says how to pass a custom one."""
     inner = {"class_name": "Adaam", "config": {}}
     with pytest.raises(TranslationError, match="unknown optimizer 'Adaam'; did you mean 'Adam'.*custom_objects"):
         LossScaleOptimizer.from_config({"inner_optimizer": inner, "loss_scale": ONE})

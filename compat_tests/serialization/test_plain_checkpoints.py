@@ -246,7 +246,7 @@ def test_weights_are_written_as_their_own(tmp_path, flavour, loss_scale):
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize("flavour", HERE)
 def test_a_bare_optimizers_file_is_read(tmp_path, restore, flavour, optimizer):
-    """Who adds loss scaling to a run keeps its iterations, hyperparameters and slots."""
+    """Adding loss scaling to a run keeps its iterations, hyperparameters and slots."""
     model, bare = trained(lambda inner: inner, flavour, optimizer)
     tf.train.Checkpoint(model=model, optimizer=bare).write(str(tmp_path / "checkpoint" / "checkpoint"))
     expected = scenario.seen(model, bare, optimizer)

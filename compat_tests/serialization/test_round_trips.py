@@ -18,7 +18,7 @@ from scalekeeper_test_support.small_model import build, train, weights_of
 
 
 class Careful(LossScale):
-    """A policy of one's own with two pieces of state: three bad steps in all, and it grows no more."""
+    """A custom policy with two pieces of state: three non-finite steps in all, and it grows no more."""
 
     class Params(LossScale.Params):
         start: float = 32768.0
@@ -78,7 +78,7 @@ def compiled(kind, inner, policy, **options):
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    """What 7 steps, and 6 more, give for each combination; made once."""
+    """Return what 7 steps, and 6 more, give for each combination; made once."""
     made = {}
 
     def get(kind, inner, policy):

@@ -60,7 +60,7 @@ def test_files_of_plain_keras(name, options, tmp_path):
 
 
 def test_other_layers_are_frozen(tmp_path):
-    """The configuration in the file tells which layer was frozen; a slot of another layer is not taken for its own."""
+    """The configuration in the file marks the frozen layer; a slot of another layer is not taken for its own."""
     model = trained("Adam", {}, names="abcde", frozen=["b"])
     model.save(str(tmp_path / "m.keras"))
     other = compiled("Adam", {}, names="abcde", frozen=["e"])

@@ -14,7 +14,7 @@ from scalekeeper.testing._check_runner import outcome_of
 from scalekeeper.testing._subject import Subject
 from scalekeeper_test_support.installed_keras import IS_KERAS_3
 
-# each of ours; of the presets of dynamic, one stands for all
+# each built-in policy; of the presets of dynamic, one stands for all
 POLICIES = [
     "adaptive_window",
     "dynamic",
@@ -32,7 +32,7 @@ TOGETHER = CONTRACT.args[1][0].subject.companions
 @pytest.mark.slow("py38-tf23", "py310-tf210", "py311-tf215", "py313-tf221-tfkeras", is_divided=True)
 @CONTRACT
 def test_contract(check):
-    """One check of one policy of ours."""
+    """One check of one built-in policy."""
     check()
 
 
@@ -44,7 +44,7 @@ def test_none_is_missing():
 
 
 class Sound(LossScale):
-    """A third at each bad step, never below 1, and counts them."""
+    """A third at each non-finite step, never below 1, and counts them."""
 
     class Params(LossScale.Params):
         start: float = 1000.0
@@ -83,7 +83,7 @@ class MakesAVariable(Sound):
 
 
 class InTensorFlowsStyle(LossScale):
-    """Halves at each bad step, never below 1; looks at the gradients of every replica."""
+    """Halves at each non-finite step, never below 1; looks at the gradients of every replica."""
 
     def __init__(self, start=1024.0):
         self.start = start

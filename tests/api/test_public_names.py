@@ -45,7 +45,7 @@ def test_every_public_name_is_there():
 
 
 def test_type_checkers_see_the_same_names():
-    """What is resolved at run time is what is imported for type checkers."""
+    """The names that are resolved at run time are those imported for type checkers."""
     with open(scalekeeper.__file__, encoding="utf-8") as stream:
         tree = ast.parse(stream.read())
     block = next(node for node in tree.body if isinstance(node, ast.If))

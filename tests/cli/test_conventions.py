@@ -1,4 +1,4 @@
-"""What people expect of any command: its version, no colours if they say so, completion, a module of its name."""
+"""Conventions of any command: its version, no colours if they say so, completion, a module of its name."""
 
 import json
 import os
@@ -112,7 +112,7 @@ def test_a_schema_that_can_not_be_written(tmp_path):
 
 
 def test_the_hook_for_pre_commit_runs_validate():
-    """Its command is one of ours, and it is for files that are called after the package."""
+    """Its command is one of scalekeeper's, and it is for files that are called after the package."""
     import yaml
 
     with open(os.path.join(ROOT, ".pre-commit-hooks.yaml"), encoding="utf-8") as stream:

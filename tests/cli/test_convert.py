@@ -22,7 +22,7 @@ NOBODY = 65534  # a user that owns no files
 
 @pytest.fixture(scope="module")
 def folder():
-    """What ours wrote on TensorFlow 2.3 after five steps of Adam with a dynamic scale."""
+    """Return what ours wrote on TensorFlow 2.3 after five steps of Adam with a dynamic scale."""
     with archives.unpacked(matrix.Producer("scalekeeper", "tf23")) as unpacked:
         yield os.path.join(unpacked, "dynamic-adam")
 
@@ -61,7 +61,7 @@ def test_the_state_of_a_model(folder, tmp_path):
 
 
 def test_a_dry_run_writes_nothing(folder, tmp_path):
-    """It says what would be lost, and is no error."""
+    """It says what would be lost, and is not an error."""
     code, output = run(f"{folder}/model.h5", tmp_path / "state.npz", "--dry-run", "--json")
     report = json.loads(output)
     assert code == 0
@@ -99,7 +99,7 @@ def test_the_source_is_never_the_destination(folder, tmp_path):
 
 
 def test_a_folder_is_never_replaced(folder, tmp_path):
-    """Whatever is in it; and least of all one that the source is in."""
+    """Any folder is refused, also the one that the source is in."""
     for place in ("state.npz", "state"):
         destination = tmp_path / place
         destination.mkdir()
@@ -181,7 +181,7 @@ def test_a_destination_below_a_file(folder, tmp_path):
 
 @contextlib.contextmanager
 def without_privileges():
-    """Act as a user for whom permission bits hold: root may write everywhere."""
+    """Act as a user that permission bits restrict: root may write everywhere."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(NOBODY)

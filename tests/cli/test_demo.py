@@ -33,7 +33,7 @@ def test_without_tensorflow(folder, monkeypatch):
 
 
 def test_a_wrong_document(folder):
-    """What validate says, with the line and a caret, and exit code 1."""
+    """The message of validate, with the line and a caret, and exit code 1."""
     (folder / "train.yaml").write_text("optimizer: adam\nloss_scale: {name: dynamc}\n")
     code, output = run("train.yaml")
     validated = CliRunner().invoke(main, ["validate", "train.yaml"])

@@ -33,7 +33,7 @@ def test_equal():
     ids=["another number", "the last bit", "two", "a sign", "another shape", "not finite", "one more"],
 )
 def test_different(other, different, largest):
-    """By name, and the largest difference; none where that is no number."""
+    """By name, and the largest difference; none where that is not a number."""
     found = compared(record(), other)
     assert (found.is_equal, found.different, found.largest) == (False, different, largest)
     assert compared(other, record()) == found

@@ -12,7 +12,7 @@ from scalekeeper_test_support.golden import archives, matrix
 
 @pytest.fixture(scope="module")
 def folder():
-    """What TensorFlow 2.3's own class wrote after five steps of Adam with a dynamic scale."""
+    """Return what TensorFlow 2.3's own class wrote after five steps of Adam with a dynamic scale."""
     with archives.unpacked(matrix.Producer("tensorflow", "tf23")) as unpacked:
         yield os.path.join(unpacked, "dynamic-adam")
 
@@ -24,7 +24,7 @@ def run(*arguments):
 
 
 def test_a_person_sees_what_is_in_a_file(folder):
-    """Who wrote it, optimizer, loss scale, iterations, slots, what is lacking, and the line that uses it."""
+    """Its writer, optimizer, loss scale, iterations, slots, missing state, and the line that uses it."""
     code, output = run(os.path.join(folder, "model.h5"))
     words = " ".join(output.split())
     assert code == 0

@@ -54,7 +54,7 @@ def test_list_on_a_terminal(on_a_terminal):
 
 @pytest.mark.parametrize("name", ["2.0", "2.21", "tf_keras"])
 def test_schema(name):
-    """What it prints is the schema of the package, for that target."""
+    """It prints the schema of the package, for that target."""
     code, output = run("schema", "--target", name)
     assert (code, json.loads(output)) == (0, document_schema(target(name)))
 

@@ -38,7 +38,7 @@ def test_a_person_gets_reasons_and_a_snippet(path):
 
 
 def test_the_snippet_can_be_pasted(path, tmp_path):
-    """What stands after the empty line is a part of a document."""
+    """The text after the empty line is a part of a document."""
     snippet = run(path)[1].split("\n\n")[1]
     (tmp_path / "train.yaml").write_text("optimizer: sgd\n" + snippet)
     assert type(load_document(tmp_path / "train.yaml").loss_scale).__name__ == "DynamicLossScale"

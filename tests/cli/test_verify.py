@@ -14,7 +14,7 @@ from scalekeeper_test_support.golden import archives, matrix
 
 @pytest.fixture(scope="module")
 def folder():
-    """What scalekeeper wrote on TensorFlow 2.3, and on Keras 3, after five steps of Adam with a dynamic scale."""
+    """Return files that scalekeeper wrote on TensorFlow 2.3 and Keras 3: five steps of Adam, a dynamic scale."""
     old, new = matrix.Producer("scalekeeper", "tf23"), matrix.Producer("scalekeeper", "k3")
     with archives.unpacked(old) as one, archives.unpacked(new) as other:
         yield os.path.join(one, "dynamic-adam"), os.path.join(other, "dynamic-adam")

@@ -1,4 +1,4 @@
-"""What float16 makes of numbers, counted and compared with NumPy's own float16."""
+"""Numbers rounded to float16, counted and compared with NumPy's own float16."""
 
 import math
 

@@ -3,8 +3,8 @@
     python tests/hostile/fuzz.py --documents 1000000 --compositions 1000000 --files 100000 --record
 
 A copy of this process does the work, because HDF5's library may crash: it says a line for each input that it is through
-with, so it is known where it died, and another goes on from there. What a copy did not survive, or was slow with, is
-tried again by the command, alone, as a user would. Each input has a number, and is made of nothing else.
+with, so it is known where it died, and another goes on from there. If a copy died of an input or was
+slow, the command reads that input alone, as a user would. Each input is made of its number and nothing else.
 """
 
 import argparse
@@ -268,7 +268,7 @@ def run_command(tried, made, folder, watcher):
 
 
 def wrong_with(code, said, codes):
-    """A verdict is an exit code, 0 or 1 as a rule, and something to read that is no traceback."""
+    """A verdict is an exit code, 0 or 1 as a rule, and something to read that is not a traceback."""
     if code not in codes:
         return f"exit code {code}"
     if not said.strip():
@@ -313,7 +313,7 @@ def megabytes_taken():
 
 
 def warm_up(tried, watcher):
-    """What is imported when it is first used is known after this; anything else is too much."""
+    """Import modules that are imported on first use, so that only others count as surprises."""
     importlib.import_module("numpy.ma")  # for a median, if there is a NaN
     cell_len("漢字")  # rich has a table of what is wide
     with tempfile.TemporaryDirectory() as folder:
@@ -341,7 +341,7 @@ def lines_of(process, report, patience):
 
 
 class Tally:
-    """What came of inputs of one kind."""
+    """The results for inputs of one kind."""
 
     def __init__(self):
         self.tried = self.refused = self.accepted = self.crashes = self.imports = self.writes = self.failures = 0

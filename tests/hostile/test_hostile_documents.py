@@ -48,7 +48,7 @@ def test_every_outcome_of_composed_documents_is_a_verdict():
 
 @pytest.mark.parametrize("command", [["validate"], ["validate", "--json"], ["inspect"], ["simulate", "--steps", "5"]])
 def test_the_corpus(command, tmp_path):
-    """What once reached something new, by the commands that read documents."""
+    """Documents that once reached new code are read by the commands that read documents."""
     paths = sorted(glob.glob(os.path.join(HERE, "corpus", "documents", "*")))
     assert len(paths) > 50
     for path in paths:

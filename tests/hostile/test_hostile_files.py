@@ -73,7 +73,7 @@ def commands_for(path, folder):
 
 
 def test_the_corpus(tmp_path):
-    """What has failed once, each as small as it could be made; a file is made with exit code 0, and none otherwise."""
+    """Files that have failed once, each minimal, are read; a file is made with exit code 0, and none otherwise."""
     commands = [command for path in CORPUS for command in commands_for(path, str(tmp_path))]
     assert len(commands) > 80
     for command, (code, said, seconds, megabytes) in zip(commands, answers(commands)):

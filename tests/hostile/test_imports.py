@@ -42,7 +42,7 @@ def canaries(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tried(canaries):
-    """What was tried, on what, what came of it, and what was done."""
+    """Return what was tried, on what, what came of it, and what was done."""
     script = [sys.executable, "-W", "ignore", os.path.join(HERE, "name_code.py"), str(canaries), str(STEP)]
     search = os.pathsep.join(filter(None, [str(canaries), os.environ.get("PYTHONPATH")]))
     printed = subprocess.check_output(script, env=dict(os.environ, PYTHONPATH=search)).decode()
@@ -57,7 +57,7 @@ def test_nothing_is_imported(tried):
 
 
 def test_every_answer_is_a_verdict(tried):
-    """Accepted, or refused with an error of ours."""
+    """Accepted, or refused with a scalekeeper error."""
     assert [each for each in tried if each[2] not in ("accepted", "refused")] == []
 
 

@@ -1,4 +1,4 @@
-"""What every policy can rely on, and what it is held to."""
+"""The contract of policies, both sides of it."""
 
 import copy
 import inspect
@@ -176,7 +176,7 @@ NESTS = [
 
 @pytest.mark.parametrize(("nest", "expected"), NESTS)
 def test_update_takes_any_nest(nest, expected):
-    """One gradient or many, in lists, tuples, dictionaries and iterators; None is no gradient."""
+    """One gradient or many, in lists, tuples, dictionaries and iterators; None stands for no gradient."""
     policy = DynamicLossScale(8)
     assert bool(policy.update(nest(1.0, float("inf")))[1]) is expected
     assert policy.state()["current_loss_scale"] == (8.0 if expected else 4.0)

@@ -48,7 +48,7 @@ def test_grows_after_the_period_and_counts_anew():
 
 
 def test_backs_off_at_once_and_counts_anew():
-    """One bad step divides the scale and forgets the good steps before it."""
+    """One non-finite step divides the scale and forgets the good steps before it."""
     loss_scale = DynamicLossScale(initial_loss_scale=8, increment_period=3)
     assert after(loss_scale, GOOD, GOOD, BAD, GOOD) == [(8, 1), (8, 2), (4, 0), (4, 1)]
 
@@ -148,7 +148,7 @@ def test_a_ceiling_is_reached_where_the_product_is_infinite():
     ],
 )
 def test_hysteresis(refill, refill_on_backoff, expected):
-    """Two bad steps back off, with a good one between them or not; the scale grows at the third good step in a row."""
+    """Two non-finite steps back off, with a good one between them or not; the third good step in a row grows."""
     loss_scale = DynamicLossScale(8, 2, hysteresis=2, refill=refill, refill_on_backoff=refill_on_backoff)
     steps = (BAD, GOOD, BAD, BAD, [GOOD, GOOD], BAD, BAD)
     found = []

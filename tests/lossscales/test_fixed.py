@@ -21,7 +21,7 @@ def test_a_nonfinite_step_is_applied_as_in_tensorflow():
 
 @pytest.mark.parametrize(("gradient", "expected"), [(1.0, True), (np.nan, False), (-np.inf, False)])
 def test_skip_nonfinite(gradient, expected):
-    """With skip_nonfinite a step with a bad gradient is skipped, and the scale stays."""
+    """With skip_nonfinite a step with a non-finite gradient is skipped, and the scale stays."""
     loss_scale = FixedLossScale(128, skip_nonfinite=True)
     assert bool(loss_scale.update([np.array([gradient])])[1]) is expected
     assert loss_scale() == 128.0

@@ -1,4 +1,4 @@
-"""What holds for every policy, every parameter and every sequence of steps."""
+"""Properties of every policy, for every parameter and every sequence of steps."""
 
 import json
 import math
@@ -152,7 +152,7 @@ def test_every_policy_keeps_its_types_and_a_scale_that_can_be_used(policy, sizes
 
 @given(dynamic(), st.floats(TINY, MAX, width=32), st.integers(0, 2**63 - 1))
 def test_any_state_round_trips(policy, scale, good_steps):
-    """What state() gave, load_state() takes, exactly, on an object that has a life of its own already."""
+    """``load_state()`` restores the result of ``state()`` exactly, on an object that has a life of its own already."""
     state = dict(policy.state(), current_loss_scale=scale, good_steps=good_steps)
     policy.load_state(state)
     other = type(policy).from_config(policy.get_config())

@@ -41,7 +41,7 @@ def test_one_value_needs_no_boundary():
 
 @pytest.mark.parametrize("skips", [True, False])
 def test_every_step_counts(skips):
-    """A bad step is skipped if asked for, and moves the schedule on."""
+    """A non-finite step is skipped if asked for, and moves the schedule on."""
     loss_scale = ScheduledLossScale([4, 8], [1], skip_nonfinite=skips)
     assert bool(loss_scale.update([np.array([np.nan])])[1]) is not skips
     assert (float(loss_scale()), loss_scale.state()) == (8.0, {"steps": 1})

@@ -16,7 +16,7 @@ def after(loss_scale, steps):
 
 
 def test_a_share_below_the_tolerance_is_put_up_with():
-    """One bad step of three is less than a half, two of four are not; then both counters start anew."""
+    """One non-finite step of three is less than a half, two of four are not; then both counters start anew."""
     loss_scale = TolerantLossScale(initial_loss_scale=8, tolerance=0.5)
     assert after(loss_scale, "..xx.") == [(8, 1, 1, 0), (8, 2, 2, 0), (8, 0, 3, 1), (4, 0, 0, 0), (4, 1, 1, 0)]
 

@@ -49,7 +49,7 @@ REMAINING = {
         "training_state.py": {"ValueError": READER},
     },
 }
-# Errors of ours that end inside the package: a caller never sees them.
+# Errors of scalekeeper that the package handles itself: a caller never sees them.
 INTERNAL = {
     "CheckFailedError": "becomes the outcome of a check",
     "NotRun": "becomes the outcome of a check",
@@ -91,7 +91,7 @@ def rooms():
 
 @pytest.mark.parametrize("room", rooms())
 def test_no_built_in_error_is_raised_without_a_reason(room):
-    """What remains is in the table, with its reason, and the table has nothing that is gone."""
+    """The remaining ones are in the table, with a reason, and the table has no others."""
     found = {path: raised(tree) for path, tree in sources(room)}
     expected = {path: set(reasons) for path, reasons in REMAINING.get(room, {}).items()}
     assert {path: names for path, names in found.items() if names} == expected

@@ -1,4 +1,4 @@
-"""What scripts make for docs/ is what stands there."""
+"""Generated parts of docs/ equal what the scripts generate."""
 
 import json
 import os

@@ -84,5 +84,5 @@ def test_the_search_finds_a_question(line):
     ["profile.has_slots", 'versions = {"keras": tf.__version__}', "version = _version(file)", "if version != (1, 0):"],
 )
 def test_the_search_finds_nothing_else(line):
-    """A capability, or a version that is written down, is no question."""
+    """A capability, or a version that is written down."""
     assert not QUESTION.search(line)

@@ -1,4 +1,4 @@
-"""What an installation consists of."""
+"""The contents of an installation."""
 
 import sys
 

@@ -41,7 +41,7 @@ def test_the_table_of_versions_is_what_tox_runs():
 
 
 def test_every_environment_has_commands():
-    """What is in the list and has none would be shown as green without having done anything."""
+    """An environment of the list without a section would do nothing and be shown as green."""
     ini = tox_ini()
     sections = {name: section for section in ini.sections() for name in spelled_out(section.partition("testenv:")[2])}
     for name in [*env_list(), *OTHERS, LAST]:

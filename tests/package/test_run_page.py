@@ -119,9 +119,9 @@ number = 7
 7
 ```
 
-<!-- before: nowhere, because it is no program -->
+<!-- before: nowhere, because it is not a program -->
 ```diff
--this is no program
+-this is not a program
 +number = 1
  assert number == 1
 ```
@@ -144,7 +144,7 @@ BAD = {
     "another output": ("```console\n$ scalekeeper list\nnothing\n```", "and not\nnothing"),
     "another exit code": ("```console\nscalekeeper validate missing.yaml\n```", "ended with 1, not 0"),
     "success": ("<!-- exit: 1 -->\n```console\nscalekeeper list\n```", "ended with 0, not 1"),
-    "a foreign command": ("```console\nrm -r examples\n```", "is no command that a test runs or checks"),
+    "a foreign command": ("```console\nrm -r examples\n```", "is not a command that a test runs or checks"),
     "an unknown extra": ('```console\npip install ".[tensorflw]"\n```', "pyproject.toml has no extra tensorflw"),
     "an unknown environment": ("```console\npython -m tox -e py38-tf99\n```", "tox has no environment py38-tf99"),
     "an unknown file": ("```console\npython benchmarks/nothing.py\n```", "benchmarks/nothing.py does not exist"),

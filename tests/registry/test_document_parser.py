@@ -106,7 +106,7 @@ def test_yaml_that_is_refused(text, expected):
 
 @pytest.mark.parametrize("text", ["a: b: c", "a: [1", "{", "a: 'x", "\t- x", "%YAML 9\n---\n", "a: |x\n", "- a\nb: c"])
 def test_broken_yaml(text):
-    """Whatever PyYAML finds comes out as one line."""
+    """Every error of PyYAML becomes a message of one line."""
     message, _, _ = problem(yaml, text)
     assert message.startswith("not YAML: ")
     assert "\n" not in message

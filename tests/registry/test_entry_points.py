@@ -92,7 +92,7 @@ except scalekeeper.PluginLoadError as error:
 
 
 def test_a_plugin_that_is_no_loss_scale(install, run):
-    """What the entry point leads to must have the contract."""
+    """The object of an entry point must have the contract."""
     install("good", GOOD, "theirs = good:not_a_scale\n")
     assert "dict is not a loss scale" in listing(run)["theirs", "good 1.5"]["error"]
 

@@ -36,7 +36,7 @@ def package(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("package")
 class TestAllowed:
-    """What an allow-list lets in."""
+    """Import paths that an allow-list admits."""
 
     @pytest.mark.parametrize("allowed", ["their_package.scales:Mine", "their_package.*", "their_package.scales.*"])
     def test_exact_names_and_packages(self, allowed):

@@ -156,7 +156,7 @@ def test_a_cycle_is_an_error_with_the_chain(folder):
 
 
 def test_a_file_may_be_included_twice(folder):
-    """By two files that the document includes: that is no cycle."""
+    """By two files that the document includes: that is not a cycle."""
     write(folder, base__yaml=BASE, a__yaml="include: base.yaml\noptimizer: {beta_2: 0.5}\n")
     write(folder, b__yaml="include: base.yaml\noptimizer: {epsilon: 1}\n", train__yaml="include: [a.yaml, b.yaml]\n")
     assert load().optimizer.arguments == {"epsilon": 1.0, "beta_1": 0.8, "beta_2": 0.5}
@@ -166,7 +166,7 @@ def test_a_file_may_be_included_twice(folder):
     "given", ["../base.yaml", "sub/../../base.yaml", "{absolute}", "./.././base.yaml", "link.yaml", "links/base.yaml"]
 )
 def test_files_outside_of_the_folder(folder, given):
-    """Whatever way leads there, they are not read, unless their folder is allowed."""
+    """They are not read by any path, unless their folder is allowed."""
     write(folder.parent, base__yaml=BASE)
     (folder / "sub").mkdir()
     os.symlink(str(folder.parent / "base.yaml"), "link.yaml")

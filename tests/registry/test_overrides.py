@@ -107,7 +107,7 @@ def test_an_alias_keeps_its_value(load):
 
 
 def test_values_are_yaml(load):
-    """Scalars as in a document, quoted or not; a hash is no comment inside of a text."""
+    """Scalars as in a document, quoted or not; a hash is not a comment inside of a text."""
     assert load("optimizer.momentum=5e-1").optimizer.arguments["momentum"] == 0.5
     assert load("optimizer.clipnorm=null").optimizer.arguments["clipnorm"] is None
     assert load("$schema='a # b = c'").optimizer.name == "sgd"

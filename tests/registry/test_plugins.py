@@ -38,7 +38,7 @@ def test_a_name_and_its_aliases(registry):
 
 
 def test_a_taken_name_names_both_classes_and_the_first_place(registry):
-    """Who has it, from which line of which file, and who wants it."""
+    """The error names the class that has the name, with its file and line, and the class that wants it."""
     registry.register("mine")(First)
     line = sys._getframe().f_lineno - 1
     with pytest.raises(NameTakenError) as caught:
@@ -158,7 +158,7 @@ class TestPresets:
 
 
 def test_only_a_loss_scale_can_be_registered(registry):
-    """A class without the contract is refused by name, and so is what is no class."""
+    """A class without the contract is refused by name, and so is what is not a class."""
     with pytest.raises(TypeError, match="int is not a loss scale: it has no __call__ and no update"):
         registry.register("mine")(int)
     with pytest.raises(TypeError, match="only a class"):

@@ -190,7 +190,7 @@ SECRETS = ["hunter2-correct-horse", "x" * 500, "-77123456", "-7.7123e11", "a\nb-
     ],
 )
 def test_no_error_tells_a_secret(load, monkeypatch, form, secret):
-    """Whatever is wrong with the value of a variable, no message and no finding has a part of it."""
+    """No message and no finding contains a part of the value of a variable, even if the value is wrong."""
     monkeypatch.setenv("KEY", secret)
     with pytest.raises(DocumentError) as caught:
         load(form, allow_env=["KEY"], overrides=[])
@@ -245,7 +245,7 @@ def test_bombs_of_references(load, lines):
 
 
 def test_the_limit_of_values_counts_references(load):
-    """What they stand for counts each time."""
+    """Their values count each time."""
     text = "watch: [" + ", ".join(["1"] * (MAX_NODES // 2)) + "]\noptimizer: ${watch}\nloss_scale: ${watch}\n"
     assert "more than 10000 values" in error_of(load, text)
 

@@ -1,4 +1,4 @@
-"""What show says of a document: every effective argument, where it comes from, and a document that says the same."""
+"""The output of ``show``: every effective argument, where it comes from, and a document that says the same."""
 
 import os
 import random
@@ -38,7 +38,7 @@ def effective(spec, name, kind=OPTIMIZERS):
 
 
 def meaning(document):
-    """What a document builds, as values that can be compared."""
+    """Return what a document builds, as values that can be compared."""
     policy = document.loss_scale
     return (
         effective(document.optimizer, document.target.name),

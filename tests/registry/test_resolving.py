@@ -44,7 +44,7 @@ def test_a_class():
 
 
 def test_an_object_is_itself():
-    """What is made already is taken as it is, with its state."""
+    """An object is used as it is, with its state."""
     loss_scale = DynamicLossScale()
     assert resolve(loss_scale) is loss_scale
 
@@ -99,7 +99,7 @@ def test_a_number_in_quotes_is_recognised():
 
 @pytest.mark.parametrize("key", ["a;b", "é", 5, None, ("x",)])
 def test_a_parameter_that_is_no_name(key):
-    """Whatever stands there as a key is shown as it is."""
+    """A key of any kind is shown unchanged."""
     with pytest.raises(InvalidSpecError) as caught:
         resolve({"name": "dynamic", key: 1})
     assert repr(key) in str(caught.value)

@@ -58,7 +58,7 @@ def run(tmp_path):
 
 
 def test_a_room_is_imported_before_any_part_of_it(run):
-    """Whatever is used first.
+    """Any name may be used first.
 
     Python holds the lock of a module while it imports the package around it. A thread that begins with the module, and
     one that begins with the package, would wait for each other, and one of them would get Python's _DeadlockError.

@@ -1,4 +1,4 @@
-"""What tests of several readers need."""
+"""Fixtures of the tests of several readers."""
 
 import pytest
 

@@ -83,7 +83,7 @@ def write(path, text, is_folder, error=None):
 
 @pytest.mark.parametrize("is_folder", [False, True])
 def test_an_error_leaves_the_old_one(is_folder, tmp_path):
-    """What was begun is gone, and what was there is as it was."""
+    """The new file is gone, and the old one is unchanged."""
     path = tmp_path / "target"
     write(path, "old", is_folder)
     with pytest.raises(OSError, match="a full disk"):
@@ -115,7 +115,7 @@ def test_a_folder_takes_the_place_of_a_folder_with_other_files(tmp_path):
     assert os.listdir(str(path)) == ["new"]
 
 
-# What killed processes leave
+# Leftovers of killed processes
 
 
 @contextlib.contextmanager
@@ -134,7 +134,7 @@ def folders_beside(folder):
 
 
 def test_the_next_write_clears_what_killed_processes_left(tmp_path):
-    """Whatever it writes: names with numbers, of which each is written once, would let it pile up otherwise."""
+    """This holds for all names: numbered ones, of which each is written once, would pile up otherwise."""
     with killed_while_writing(tmp_path / "model-1"):
         pass
     (tmp_path / ".scalekeeper-saving-12345678").mkdir()  # killed before it had locked its folder

@@ -1,4 +1,4 @@
-"""What means something else in Keras 2 and Keras 3 is written so that it keeps its meaning."""
+"""Names with other meanings in Keras 2 and Keras 3 are translated so that the meaning stays."""
 
 import pytest
 

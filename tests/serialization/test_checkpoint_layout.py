@@ -1,4 +1,4 @@
-"""Which slots of a checkpoint belong to whom; the rest of reading one needs TensorFlow."""
+"""The owners of the slots of a checkpoint; the rest of reading one needs TensorFlow."""
 
 from scalekeeper.serialization.formats._checkpoint_layout import slots_by_name, slots_of_trained
 

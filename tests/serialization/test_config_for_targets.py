@@ -60,7 +60,7 @@ def test_it_is_what_that_version_writes(written):
 
 @pytest.mark.parametrize("target", [each.name for each in known_targets()])
 def test_there_and_back_again(written, target):
-    """What another target's configuration declares is the same again, in the words of the first."""
+    """A configuration encoded for another target and back is equal."""
     flavour, configs = written
     for case, config in configs.items():
         if case.policy not in ("fixed", "dynamic"):
@@ -86,7 +86,7 @@ def dynamic(**config):
 
 @pytest.mark.parametrize("target", ["2.4", "2.10", "2.15", "tf_keras", "keras3"])
 def test_what_has_no_words_is_a_loss_and_in_full_it_is_not(target):
-    """A multiplier from 2.4 on; who has this package reads it nevertheless."""
+    """Keras has no multiplier from 2.4 on; scalekeeper reads it nevertheless."""
     declaration = decode_config(dynamic(multiplier=4.0))
     said = encoded(target, declaration)
     assert len(said.dropped) == 1

@@ -1,4 +1,4 @@
-"""Whom a file is for, by name."""
+"""The target of a conversion, by name."""
 
 import pytest
 

@@ -61,7 +61,7 @@ def test_it_is_closed_after_an_error(opener):
 
 
 def test_nested_the_outer_one_counts(opener):
-    """What was opened inside stays open for what follows."""
+    """A file that was opened inside stays open for later reads."""
     with keep_files_open():
         with keep_files_open():
             read_twice(opener)

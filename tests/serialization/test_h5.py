@@ -117,7 +117,7 @@ WORDS = ("momentum", "velocity")
     ],
 )
 def test_what_a_skipped_step_did(tmp_path, version, expected):
-    """The version that wrote the file tells; a Keras without TensorFlow has no loss scale."""
+    """The version that wrote the file decides; a Keras without TensorFlow has no loss scale."""
     assert h5.read(write(tmp_path / "model.h5", version=version)).skipped_steps == expected
 
 
@@ -133,7 +133,7 @@ def test_long_lists_of_names_are_cut_into_pieces(tmp_path):
         file.attrs["scalekeeper0"], file.attrs["scalekeeper1"] = record[:20], record[20:]
     contents = h5.read(path)
     assert (contents.iterations, list(contents.slots)) == (7, ["d1/bias"])
-    assert contents.skipped_steps == HOLD  # our record knows better than the version
+    assert contents.skipped_steps == HOLD  # the record takes precedence over the version
 
 
 def test_what_ours_adds(tmp_path):
@@ -157,7 +157,7 @@ def test_what_ours_adds(tmp_path):
 
 
 def test_variables_of_one_name_get_numbers(tmp_path):
-    """Layers of one's own may all call theirs kernel: each keeps its own value."""
+    """Custom layers may all call theirs kernel: each keeps its own value."""
     path = str(tmp_path / "weights.h5")
     with h5py.File(path, "w") as file:
         file.attrs["layer_names"] = [b"one", b"two"]
@@ -250,7 +250,7 @@ def test_a_broken_file_is_one_kind_of_error(tmp_path, damage):
 
 
 def test_an_h5_file_of_somebody_elses(tmp_path):
-    """HDF5, but nothing of Keras's."""
+    """HDF5, but without data of Keras."""
     with h5py.File(str(tmp_path / "x.h5"), "w") as file:
         file["data"] = [1, 2, 3]
     with pytest.raises(UnreadableFileError, match="layers"):

@@ -1,4 +1,4 @@
-"""What ``inspect`` says of a file: all that it holds, what it lacks, and how to use it."""
+"""The description of a file by ``inspect``: all that it holds, what it lacks, and how to use it."""
 
 import json
 import os
@@ -32,7 +32,7 @@ def test_tensorflow_is_not_imported_for_it():
 
 
 def test_a_document_is_shown():
-    """What it declares; and the line that builds it."""
+    """The declared optimizer, and the line that builds it."""
     path = os.path.join(ROOT, "examples", "train.yaml")
     found = scalekeeper.inspect(path)
     assert (found.format, found.optimizer, found.loss_scale.name) == ("document", "adam", "DynamicLossScale")

@@ -97,7 +97,7 @@ def test_layers_in_layers_are_in_the_order_of_their_variables(tmp_path):
 
 
 def test_an_order_that_is_not_known_is_not_made_up(tmp_path):
-    """Layers that a class of one's own has as attributes have names, from Keras 3 on, and no order."""
+    """Layers that a custom class has as attributes have names, from Keras 3 on, and no order."""
     folders = {"zeta/vars/0": [1.0], "all/dense/vars/0": [2.0]}
     path = write(tmp_path / "model.keras", config=layer("Mine", "mine"), folders=folders)
     contents = keras_zip.read(path)
@@ -144,7 +144,7 @@ def test_keras_2s_optimizer(tmp_path):
 
 
 def test_a_schedule_is_no_variable(tmp_path):
-    """What follows the iterations is a slot then."""
+    """The variable after the iterations is a slot then."""
     config = {"class_name": "Adam", "config": {"learning_rate": {"class_name": "ExponentialDecay", "config": {}}}}
     arrays = {"optimizer/vars/0": np.int64(7), "optimizer/vars/1": np.float32(0.125)}
     contents = keras_zip.read(write(tmp_path / "model.keras", optimizer=config, arrays=arrays))

@@ -29,7 +29,7 @@ def contents():
 
 
 class Optimizer:
-    """What save_state asks of one."""
+    """The methods of an optimizer that save_state uses."""
 
     def state_dict(self):
         return state_dict_of(contents())
@@ -53,7 +53,7 @@ def test_a_state_is_plain_but_for_its_arrays():
 
 
 def test_a_state_comes_back_from_a_mapping():
-    """What is read of it is what it was made of."""
+    """Reading restores the written state."""
     state = state_dict_of(contents())
     assert plain(state_dict_of(state_of_dict(state))) == plain(state)
 

@@ -91,7 +91,7 @@ def test_every_writer_is_read(writer, form):
 @pytest.mark.parametrize("target", sorted(ACCEPTED))
 @pytest.mark.parametrize("writer", sorted(CONFIGS))
 def test_every_writer_reaches_every_generation(writer, target):
-    """What is left for the constructor is what it accepts, and what says how to train."""
+    """The remaining arguments are those that the constructor accepts, and those that change training."""
     config = decode_config(CONFIGS[writer])
     found = arguments(config.arguments, ACCEPTED[target], config.class_name, family=config.family)
     assert set(found) <= ACCEPTED[target]
@@ -233,7 +233,7 @@ def test_what_says_nothing_is_left_out():
 
 
 def test_what_the_constructor_has_stays():
-    """Whatever its value; but null for no clipping, which the oldest constructors refuse."""
+    """An argument is kept with any value; but not null for no clipping, which the oldest constructors refuse."""
     found = arguments(NEUTRAL, set(NEUTRAL))
     assert found == {name: value for name, value in NEUTRAL.items() if not name.endswith(("norm", "value"))}
 
@@ -275,7 +275,7 @@ def test_all_problems_are_said_at_once():
 
 
 def test_an_argument_at_its_default():
-    """What has come later, with a default that left training as it was, may be left out: Ftrl's beta since 2.4."""
+    """An argument that came later, with a default that changes nothing, may be left out: Ftrl's beta since 2.4."""
     assert arguments({"beta": np.float32(0.0)}, {"learning_rate"}, "Ftrl") == {}
     with pytest.raises(TranslationError, match="beta=0.5"):
         arguments({"beta": 0.5}, {"learning_rate"}, "Ftrl")
@@ -302,7 +302,7 @@ WRAPPED = {"module": "keras.optimizers.schedules", "registered_name": None}
 
 
 def test_schedules_lose_their_wrapping():
-    """What is left is the class and the arguments; a name that is null is its default."""
+    """The class and the arguments remain; a name that is null is its default."""
     config = {"initial_learning_rate": np.float32(0.5), "decay_steps": 10, "decay_rate": 0.5, "name": None}
     rate = {"class_name": "ExponentialDecay", "config": config, **WRAPPED}
     assert arguments({"learning_rate": rate}) == {

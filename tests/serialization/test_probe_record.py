@@ -60,7 +60,7 @@ def test_a_large_array_is_sampled_over_all_channels():
 
 
 def test_a_probe_survives_json_and_equals_itself():
-    """What is recorded is compared with the results that it was made from."""
+    """A record equals the results that it was made from."""
     layers = {"a": [digest(ARRAY)], "b": [digest(ARRAY * 1e9)]}
     found = json.loads(json.dumps(probe(layers=layers)))
     assert first_difference(found, Computed([ARRAY], layers)) is None

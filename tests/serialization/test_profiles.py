@@ -130,7 +130,7 @@ def test_generation_of_a_checkpoint(children, expected):
 @pytest.mark.parametrize("policy", [FIXED, DYNAMIC, DYNAMIC_4, CUSTOM], ids=["fixed", "dynamic", "dynamic4", "custom"])
 @pytest.mark.parametrize("name", NAMES)
 def test_get_config_there_and_back(name, policy):
-    """What scalekeeper encodes for itself is decoded to the same policy in every generation."""
+    """A configuration that scalekeeper encodes for itself is decoded to the same policy in every generation."""
     decoded = decode_config(encode_wrapper(profile(name), INNER, policy, "wrapper"))
     assert decoded.policy == policy
     assert (decoded.class_name, decoded.arguments) == ("SGD", {"learning_rate": 0.5})
@@ -198,7 +198,7 @@ def test_from_every_generation_to_every_other(writer, reader):
 
 
 def test_names_of_wrappers():
-    """Those of Keras's own classes in every generation."""
+    """The names of Keras's classes in every generation."""
     assert wrapper_class_names() == ["LossScaleOptimizer", "LossScaleOptimizerV1", "LossScaleOptimizerV3"]
 
 
@@ -219,7 +219,7 @@ def test_which_configurations_have_a_loss_scale(config, expected):
 
 
 def test_a_policy_replaces_that_of_a_configuration():
-    """Whatever keys it has; an optimizer without a wrapper gets one."""
+    """A wrapper is replaced, with any keys; an optimizer without a wrapper gets one."""
     wrapper = {"class_name": "LossScaleOptimizer", "config": {"inner_optimizer": INNER, **NEWER_FIXED}}
     assert config_with_policy(wrapper, CUSTOM) == {"inner_optimizer": INNER, "loss_scale": CUSTOM}
     assert config_with_policy(wrapper, None) == wrapper["config"]
@@ -307,7 +307,7 @@ def test_dtypes_of_counters():
 
 
 def test_frames_of_weight_lists():
-    """What stands before and after the slots."""
+    """The variables before and after the slots."""
     state = {"good_steps": "i", "current_loss_scale": "f"}
     frames = {
         name: [tuple(map(list, each)) for each in profile(name).weight_list_frames(["x"], state)] for name in NAMES

@@ -42,7 +42,7 @@ OWNERS = ["tiny/d1/kernel", "d1/kernel", "d1/bias", "kernel"]
     ],
 )
 def test_owner_and_slot(name, class_name, expected):
-    """Names of legacy, new and Keras 3's optimizers give the same owner and slot; what is no slot gives none."""
+    """Names of legacy, new and Keras 3's optimizers give the same owner and slot; what is not a slot gives none."""
     assert owner_and_slot(name, class_name, OWNERS) == expected
 
 
@@ -80,7 +80,7 @@ def test_the_order_of_words_tells_the_class(words, expected):
 
 
 def test_attributes_are_those_of_the_first_known_class():
-    """A class of one's own has what its base has."""
+    """A custom class has what its base has."""
     assert attribute_names(["MyAdam", "Adam", "Optimizer"])["m"] == ("_momentums", "momentums")
     assert set(attribute_names(["Mine", "object"])) == {"average", "gradient_accumulator"}
 
@@ -110,7 +110,7 @@ def test_inner_class(config):
 
 @pytest.mark.parametrize("config", [None, {}, {"class_name": 3}, [], {"config": {"optimizer": "sgd"}}])
 def test_inner_class_of_nothing(config):
-    """What names no class gives none."""
+    """A configuration without a class gives none."""
     assert inner_class(config) is None
 
 

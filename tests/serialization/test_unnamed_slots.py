@@ -54,7 +54,7 @@ def state_of(shapes, frozen=None):
 @pytest.mark.parametrize(
     ("listed", "frozen", "expected"),
     [
-        ([KERNEL, KERNEL], "b", ["a/0", "c/0"]),  # as the configuration says
+        ([KERNEL, KERNEL], "b", ["a/0", "c/0"]),  # as in the configuration
         ([KERNEL, KERNEL, KERNEL], "b", ["a/0", "b/0", "c/0"]),  # frozen after the training
         ([KERNEL, KERNEL, KERNEL], None, ["a/0", "b/0", "c/0"]),
         ([KERNEL, KERNEL], None, None),  # any two of three

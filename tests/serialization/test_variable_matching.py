@@ -196,7 +196,7 @@ def test_unnamed_layers_of_a_model_at_the_same_attributes_follow_each_other():
 
 
 def test_paths_against_chosen_names_are_not_matched():
-    """The attribute says enc, the name says dec: a contradiction that only the caller can decide."""
+    """The attribute is enc, the name is dec: a contradiction that only the caller can decide."""
     model = {"dec/kernel": (4, 4), "enc/kernel": (4, 4)}
     paths = {"dec/kernel": "a/kernel", "enc/kernel": "b/kernel"}
     swapped = {"dec/kernel": "b/kernel", "enc/kernel": "a/kernel"}

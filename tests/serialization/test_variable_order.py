@@ -1,4 +1,4 @@
-"""Whether a file tells the order of a model's variables: no other order that it allows has the same shapes."""
+"""Whether a file proves the order of a model's variables: no other order that it allows has the same shapes."""
 
 import pytest
 

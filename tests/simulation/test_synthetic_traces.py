@@ -19,7 +19,7 @@ def test_overflowing_above_a_scale(scale, limit):
 
 
 def test_a_dynamic_scale_finds_the_one_above_which_it_overflows():
-    """From 32768 in five halvings down to 1000, which is no power of two."""
+    """From 32768 in five halvings down to 1000, which is not a power of two."""
     result = simulate("dynamic", overflowing_above(1000, 100))
     assert (result.steps_lost, result.last) == (6, 512.0)
 

@@ -78,7 +78,7 @@ def test_handmade_files_are_traces_too(tmp_path):
         ("largest\n1\n1e39\n", ":3: largest: 1e+39 is larger than float32 holds (3.4e38)"),
         ("largest,scale\n1,1\n1,0\n", ":3: scale: 0 is not a scale"),
         ("largest\n1\n\n2\n", ":3: an empty line between steps"),
-        ("largest\n" + "1" * 5000, ":2: longer than 1000 characters: that is no step"),
+        ("largest\n" + "1" * 5000, ":2: longer than 1000 characters: so it is not a step"),
         ("# {}\nlargest\n1\n", ':1: the facts do not say "format": "scalekeeper trace", but {}'),
         ("# {\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
         ("# " + "[" * 5000 + "\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
@@ -148,7 +148,7 @@ def test_a_bad_npz_file_is_one_clear_error(tmp_path, data, message):
 
 
 def outcome(path):
-    """What reading comes to; any error but ours is not caught."""
+    """Return what reading comes to; any error but ours is not caught."""
     try:
         read_trace(path)
     except ScalekeeperError as error:
@@ -201,7 +201,7 @@ def test_writing_needs_an_ending(tmp_path):
 
 
 def test_writing_that_fails_leaves_the_old_file(tmp_path):
-    """Facts that are no JSON are found half-way."""
+    """Facts that are not JSON are found half-way."""
     write_trace(Trace([1]), tmp_path / "run.npz")
     with pytest.raises(TypeError, match="JSON"):
         write_trace(Trace([1, 2], facts={"model": object()}), tmp_path / "run.npz")

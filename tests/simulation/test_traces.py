@@ -13,7 +13,7 @@ scales = st.floats(2.0**-100, 2.0**100, width=32)
 
 
 def test_columns_are_float32_and_can_not_be_changed():
-    """Whatever they are made of; without a scale it is 1."""
+    """Numbers of any type are accepted; without a scale it is 1."""
     trace = Trace([1, 2.5])
     assert (trace.largest.dtype, trace.scale.tolist(), trace.zero_share) == (np.float32, [1.0, 1.0], None)
     with pytest.raises(ValueError, match="read-only"):

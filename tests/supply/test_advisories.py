@@ -27,7 +27,7 @@ WITH_TENSORFLOW = "tensorflow"
 
 
 def present():
-    """What is installed of our dependencies and theirs; HDF5 comes inside of h5py."""
+    """Return what is installed of our dependencies and theirs; HDF5 comes inside of h5py."""
     return {**closure(set(declared()) - {WITH_TENSORFLOW}), "hdf5": Version(h5py.version.hdf5_version)}
 
 
@@ -86,7 +86,7 @@ def test_the_check_finds_an_affected_version():
     "command", [["list"], ["validate", "examples/train.yaml"], ["schema"]], ids=lambda each: each[0]
 )
 def test_commands_import_neither_pygments_nor_markdown(command):
-    """What rich has for colouring source code and for Markdown is not loaded, so no file reaches it."""
+    """The parts of rich that colour source code and Markdown are not loaded, so no file reaches them."""
     script = (
         "import sys\nfrom scalekeeper.cli._main import main\n"
         f"main({command!r}, standalone_mode=False)\n"
@@ -98,7 +98,7 @@ def test_commands_import_neither_pygments_nor_markdown(command):
 
 @pytest.mark.parametrize(("of_type", "of_array"), [(33, 0), (32, 32), (20, 20), (0, 40)])
 def test_types_of_many_dimensions_are_refused(tmp_path, of_type, of_array):
-    """A file of ours in which an array says that its type has dimensions of its own, as many as it likes."""
+    """A scalekeeper file in which an array says that its type has dimensions of its own, as many as it likes."""
     kind = repr(("<f4", (1,) * of_type)) if of_type else "'<f4'"
     header = f"{{'descr': {kind}, 'fortran_order': False, 'shape': {(1,) * of_array!r}, }}".encode()
     header += b" " * (-(len(header) + 11) % 64) + b"\n"

@@ -48,7 +48,7 @@ def test_built_in_policies(name):
 
 @given(st.floats(1.0, 2.0**100), st.integers(1, 2**40), st.floats(1.0009765625, 2.0**30))
 def test_numbers_of_a_document(scale, period, multiplier):
-    """Whatever numbers a document holds, they stand there as numbers."""
+    """The numbers of a document stay numbers in the generated code."""
     spec = {"name": "dynamic", "initial_loss_scale": scale, "increment_period": period, "multiplier": multiplier}
     require_harmless(_recorded(resolve(spec))[0])
 
@@ -80,7 +80,7 @@ def test_names_of_a_state(name):
 
 
 class Speaking(Named):
-    """One whose step computes with text, as a parameter that is no number would be."""
+    """One whose step computes with text, as a parameter that is not a number would be."""
 
     def next_state(self, state, report, ops):
         return {self.name: ops.where(report.finite, HOSTILE, state[self.name])}

@@ -1,4 +1,4 @@
-"""What the package imports is declared, and nothing in it runs code, starts programs or opens connections."""
+"""Every import of the package is declared, and nothing in it runs code, starts programs or opens connections."""
 
 import ast
 from importlib.util import find_spec
@@ -29,13 +29,13 @@ ALLOWED = {
     ): "of numbers and names of our own alone: test_written_loop.py",
     ("serialization/_atomic.py", "ctypes"): "one function of the C library, to exchange two folders at once",
     ("cli/_isolation.py", "os.fork"): "a copy of the command, in which a library may crash",
-    ("cli/_demo/demo_run.py", "subprocess"): "this Python anew, with a module of ours and no shell",
+    ("cli/_demo/demo_run.py", "subprocess"): "this Python anew, with a scalekeeper module and no shell",
     ("registry/_import_paths.py", "import of a name"): "after the caller's list of allowed paths was asked",
     ("testing/_inner_optimizer_copies.py", "pickle"): "of an optimizer that its author has given, in the same process",
     (
         "testing/_replica_checks.py",
         "subprocess",
-    ): "this Python, with a module of ours, when a policy's author asks for a check",
+    ): "this Python, with a scalekeeper module, when a policy's author asks for a check",
     ("testing/_replica_process.py", "import of a name"): "the module of the class that its author has checked",
 }
 
@@ -62,13 +62,13 @@ def test_every_import_is_declared():
 
 
 def test_every_dependency_is_imported():
-    """What nobody imports need not be installed."""
+    """Every declared dependency is imported."""
     expected = {IMPORTED_AS.get(name, name.replace("-", "_")) for name in declared()}
     assert expected - set(imported_packages()) == set()
 
 
 def dangers(tree):
-    """What of the above stands in a file."""
+    """Return what of the above stands in a file."""
     for name in imported(tree):
         yield from (module for module in FORBIDDEN_MODULES if f"{name}.".startswith(f"{module}."))
     for node in ast.walk(tree):

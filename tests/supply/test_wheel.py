@@ -1,4 +1,4 @@
-"""What is installed is what stands in the repository, and nothing else."""
+"""The wheel holds the files of the repository, and nothing else."""
 
 import base64
 import hashlib

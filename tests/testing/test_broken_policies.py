@@ -18,7 +18,7 @@ IN_TENSORFLOW = [check.name for check in CHECKS if check.needs_tensorflow]
 
 
 class Sound(scalekeeper.LossScale):
-    """Halves at each bad step, never below 1; doubles after three good ones, while it is finite."""
+    """Halves at each non-finite step, never below 1; doubles after three good ones, while it is finite."""
 
     class Params(scalekeeper.LossScaleParams):
         start: float = 1024.0
@@ -131,7 +131,7 @@ BROKEN = [
         "levels: [1.0, 2.0] must be a tuple) after JSON. JSON has numbers, text",
     ),
     (OneInitialState, "initial_state", "the same object. Make a new mapping at each call, of the parameters alone."),
-    (ChangesWhatItIsGiven, "step_is_pure", "Return a new mapping, and leave the given one as it is."),
+    (ChangesWhatItIsGiven, "step_is_pure", "Return a new mapping, and leave the argument unchanged."),
     (
         ReadsMoreThanItNeeds,
         "needs_are_honoured",
@@ -140,7 +140,11 @@ BROKEN = [
     (DecidesInWords, "decision", "should_apply gave 'yes' at step 0. Return report.finite, or what ops makes of"),
     (HasNoFloor, "bounds", "Put a floor under it, such as ops.maximum(scale, ops.float32(1))"),
     (BelowItsMinimum, "bounds", "beyond the policy's own bound, 8.0. Keep to minimum and maximum with ops.maximum"),
-    (NeverRecovers, "bounds", "and leave it at 1 after a long run of bad ones. Forget bad steps when good ones come"),
+    (
+        NeverRecovers,
+        "bounds",
+        "and leave it at 1 after a long run of bad ones. Forget non-finite steps when finite ones come",
+    ),
     (ForgetsItsCounter, "state_round_trip", "Have load_state take, and state() give, every piece of the state"),
     (TakesAnyState, "other_states_are_refused", "call super().load_state(state) first: it refuses a state whole."),
     (NotesInTheClass, "objects_share_nothing", "in threads at once differ from one stepped alone"),
@@ -148,7 +152,7 @@ BROKEN = [
 
 
 def test_the_sound_one_passes():
-    """What the broken ones derive from passes every check, so that they fail by what is broken in them."""
+    """The base class of the broken policies passes every check, so each fails by its own defect."""
     report = check_loss_scale(Sound, leave_out=IN_TENSORFLOW)
     assert [each.check for each in report.passed] == [check.name for check in CHECKS if not check.needs_tensorflow]
 

@@ -24,7 +24,7 @@ PARAMETERS = {
 
 
 class Falling(LossScale):
-    """Halves at every bad step, without an end."""
+    """Halves at every non-finite step, without an end."""
 
     def initial_state(self):
         return {"current_loss_scale": np.float32(8)}
@@ -36,7 +36,7 @@ class Falling(LossScale):
 
 @pytest.mark.parametrize("name", [row.name for row in loss_scales.listing() if row.origin == "built in"])
 def test_every_registered_policy_and_preset_passes(name):
-    """Each of ours, in all that needs no TensorFlow."""
+    """Each built-in policy passes all checks that need no TensorFlow."""
     report = check_loss_scale({"name": name, **PARAMETERS.get(name, {})}, leave_out=IN_TENSORFLOW)
     assert (len(report.passed), report.failed) == (len(CHECKS) - len(IN_TENSORFLOW), [])
 

@@ -2,7 +2,7 @@
 
     python compat_tests/cli/editor/language_server.py PATH/TO/yaml-language-server
 
-What it underlines has to be what ``scalekeeper validate`` refuses, line by line; and it has to offer names.
+It has to underline the lines that ``scalekeeper validate`` refuses; and it has to offer names.
 """
 
 import json
@@ -76,7 +76,7 @@ class Server:
                 return message.get("result")
 
     def opened(self, path):
-        """What the server underlines in a file."""
+        """Return what the server underlines in a file."""
         document = {"uri": path.as_uri(), "languageId": "yaml", "version": 1, "text": path.read_text("utf-8")}
         self.send("textDocument/didOpen", {"textDocument": document})
         while path.as_uri() not in self.found:

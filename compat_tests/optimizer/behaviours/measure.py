@@ -33,7 +33,7 @@ NOT_A_NUMBER = float("nan")
 
 
 def column(kind):
-    """What the table calls the installed TensorFlow with optimizers of this kind; some have a choice of Kerases."""
+    """Return the name in the table of the installed TensorFlow with these optimizers; some have several Kerases."""
     package = tf.keras.optimizers.SGD.__module__.split(".")[0]
     words = [".".join(tf.__version__.split(".")[:2])]
     words += ["Keras 3"] if installed_keras.IS_KERAS_3 else ["tf_keras"] if package == "tf_keras" else []
@@ -112,7 +112,7 @@ class Subject:
 
 
 def outcome(run):
-    """What a function returns, or the class of what it raises."""
+    """Return what a function returns, or the class of what it raises."""
     try:
         return run()
     except NotThereError as error:
@@ -154,7 +154,7 @@ def method(optimizer, name):
     return getattr(optimizer, name)
 
 
-# What rows share
+# Helpers of several rows
 
 
 def step(optimizer, variable, gradient, **options):
@@ -199,7 +199,7 @@ def loaded_from(subject, optimizer, steps, suffix, **custom_objects):
 
 @functools.lru_cache(maxsize=None)
 def on_two_devices(kind):
-    """What a process of its own measures: two logical CPUs can't be had once TensorFlow has looked at the devices."""
+    """Return the measurement of a separate process, as TensorFlow must not have listed its devices before."""
     script = os.path.join(HERE, "two_devices.py")
     return json.loads(script_runner.run(script, kind).splitlines()[-1])
 
@@ -413,7 +413,7 @@ def b11_checkpoint(subject):
         return ", ".join(words)
 
     def restored(make_graph):
-        """What comes back from a checkpoint that holds 3 iterations, a slot of -1.75, a scale of 64 and 1 good step."""
+        """Return the state restored from 3 iterations, a slot of -1.75, a scale of 64 and 1 good step."""
         optimizer, variable = dynamic_sgd(), tf.Variable(0.0)
         step(optimizer, variable, 1.0)
         with tempfile.TemporaryDirectory() as folder:
@@ -453,7 +453,7 @@ class GraphOfOptimizer(tf.Module):
         self.iter = tf.Variable(3, dtype=tf.int64)
         self.learning_rate, self.decay, self.momentum = (tf.Variable(value) for value in (1.0, 0.0, 0.5))
         slot = tf.Variable(-1.75)
-        # a checkpoint asks for these; as a closure, the slot is no child of its own
+        # checkpoints use these names; as a closure, the slot is not a separate child
         self.get_slot_names = lambda: ["momentum"]
         self.get_slot = lambda other, name: slot if other is variable else None
         self._create_or_restore_slot_variable = None
@@ -504,7 +504,7 @@ def b13_floor_and_ceiling(subject):
 
     low = words(*scales(dynamic(), NOT_A_NUMBER, 200, 1.0))
     high = words(*scales(dynamic(), 1.0, 130, NOT_A_NUMBER))
-    seen = f"after 200 bad steps: {low}; after 130 growths: {high}"
+    seen = f"after 200 non-finite steps: {low}; after 130 growths: {high}"
     if not subject.is_ours:
         return seen
     minimum, _ = scales(dynamic(minimum=2.0), NOT_A_NUMBER, 20, 1.0)
@@ -817,7 +817,7 @@ def words_for(value):
 
 
 class Impossible:
-    """An object that is no argument of anything."""
+    """An object that no argument accepts."""
 
 
 def tried(run):
@@ -869,7 +869,7 @@ def b21_members(subject):
     return "; ".join(words)
 
 
-# errors that are no answer to a wrong argument, but an accident of the implementation
+# errors that do not answer to a wrong argument, but an accident of the implementation
 SLIPS = (AttributeError, KeyError, NotImplementedError)
 # members of TensorFlow's own class that ours has otherwise, and why
 DIFFERENT_MEMBERS = {
@@ -1075,7 +1075,7 @@ def b26_members_of_policies(subject):
 
 
 def _updated(policy, grads):
-    """What ``update`` decides, and the scale after it; the operation is checked in graphs alone."""
+    """Return what ``update`` decides, and the scale after it; the operation is checked in graphs alone."""
     return policy.update(grads)[1], policy()
 
 

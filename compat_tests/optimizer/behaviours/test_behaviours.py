@@ -1,4 +1,4 @@
-"""TensorFlow's own class and ours behave as the table says, row by row."""
+"""TensorFlow's class and scalekeeper's behave as each row of the table states."""
 
 import json
 
@@ -21,7 +21,7 @@ COLUMNS = [column for column in MEASURE.COLUMNS if column in RENDER.VERSIONS]
 @pytest.mark.parametrize("row", list(MEASURE.ROWS))
 @pytest.mark.parametrize("column", COLUMNS)
 def test_a_row_is_what_is_measured_here_and_now(column, row, subject):
-    """What is measured is what is expected: something that works against expectation fails too."""
+    """The measured behaviour equals the expected one: something that works against expectation fails too."""
     assert EXPECTED[row][column][subject] == MEASURE.measure(row, subject, MEASURE.COLUMNS[column])
 
 

@@ -26,7 +26,7 @@ def central():
 
 
 def values_after_step(strategy, optimizer, gradients, is_traced=True, **options):
-    """What each replica's copy of a variable holds after each replica applied its own gradient."""
+    """Return what each replica's copy of a variable holds after each replica applied its own gradient."""
     with strategy.scope():
         variable = tf.Variable(0.0)
         if installed_keras.IS_KERAS_3:

@@ -25,5 +25,5 @@ def run_workers():
 
 @pytest.fixture(scope="session")
 def mirrored_results(run_scenario):
-    """What the scenarios under MirroredStrategy return, all from one process."""
+    """Return what the scenarios under MirroredStrategy return, all from one process."""
     return run_scenario("mirrored")

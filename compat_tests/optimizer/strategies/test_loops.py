@@ -28,7 +28,7 @@ def loops(processes, inner_name):
 
 
 def test_all_replicas_belong_to_one_training(processes):
-    """Each process knows of four, so that what follows is no training of one."""
+    """Each process knows of four, so the test does not pass with one."""
     assert [process["replicas"] for process in processes] == [REPLICAS] * len(processes)
     assert len(replica_comparisons.replicas_of(processes, "SGD")) == REPLICAS
 
@@ -102,7 +102,7 @@ def test_where_tensorflows_own_class_applies_a_nan_of_one_replica(processes):
 
 
 def test_no_step_is_traced_after_the_first(loops):
-    """Good and bad steps share one graph; the first call traces no more often than with TensorFlow's own class."""
+    """Finite and non-finite steps share a graph; the first call traces no more often than with TensorFlow's class."""
     for loop in loops:
         assert set(loop["ours"]["traces"]) == {loop["ours"]["traces"][0]}
         if "comparable" in loop:

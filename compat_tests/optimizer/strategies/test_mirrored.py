@@ -48,7 +48,7 @@ def test_a_fixed_scale_applies_everything_by_default(found):
 
 
 def test_telemetry_speaks_of_all_replicas(found):
-    """A step is counted once, whoever was bad, and what is watched is the largest and the mean of both."""
+    """A step is counted once, whichever replica overflowed; watched figures are the largest and the mean of both."""
     names = ("steps", "skipped", "skipped_in_a_row", "largest_magnitude", "zero_share")
     told = [[each[name] for name in names] for each in found["telemetry"]["telemetry"]]
     infinity = float("inf")

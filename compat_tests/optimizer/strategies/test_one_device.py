@@ -61,7 +61,7 @@ def eager(function):
 @pytest.mark.parametrize("function", [traced, eager])
 @pytest.mark.parametrize("inner", sorted(INNER_OPTIMIZERS))
 def test_one_device_equals_no_strategy(inner, function):
-    """Good and bad steps give the same numbers under OneDeviceStrategy and under no strategy."""
+    """Finite and non-finite steps give the same numbers under OneDeviceStrategy and under no strategy."""
     make_inner = INNER_OPTIMIZERS[inner]
     actual = train(tf.distribute.OneDeviceStrategy("/cpu:0"), ours, make_inner, function)
     np.testing.assert_allclose(actual, train(tf.distribute.get_strategy(), ours, make_inner, function), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""What is saved under MirroredStrategy comes back on every replica."""
+"""State that is saved under MirroredStrategy is restored on every replica."""
 
 import pytest
 

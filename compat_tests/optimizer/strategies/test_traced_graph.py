@@ -1,4 +1,4 @@
-"""What is in the graph of a traced step, and how often it is traced."""
+"""The operations in the graph of a traced step, and how often it is traced."""
 
 import numpy as np
 import pytest
@@ -158,7 +158,7 @@ def test_another_signature_is_one_more_graph(inner):
 
 
 def test_traced_steps_equal_eager_ones(inner):
-    """Good and bad steps give the same weights, scale and iterations in a graph and without one."""
+    """Finite and non-finite steps give the same weights, scale and iterations in a graph and without one."""
     traced, eager = (Training(LossScaleOptimizer(inner(), POLICIES["dynamic"]())) for _ in range(2))
     for features in ([1.0, 2.0], [1.0, np.nan], [0.5, 1.0], [-np.inf, 1.0], [1.0, 1.0], [2.0, 0.25]):
         traced.step(tf.constant(features, tf.float32))

@@ -22,7 +22,7 @@ import tempfile
 import time
 import traceback
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads would be in the way of copies of this process
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # NumPy's threads would disturb copies of this process
 import training
 
 import scalekeeper
@@ -126,7 +126,7 @@ class Killer:
         return self._uninterrupted[key]
 
     def _process(self, way, optimizer, folder, is_last):
-        """What a process said, and whether it was killed; the last one of a run is left to come to its end."""
+        """Return what a process said, and whether it was killed; the last one of a run is left to come to its end."""
         precision = training.precision_of(way)
         reader = self._choices.choice(training.READERS)
         with self._started(way, optimizer, precision, reader, folder) as process:
@@ -217,7 +217,7 @@ def become_training(stdout, stderr, arguments):
 
 
 class Process:
-    """What a run says, and its end."""
+    """The output of a run, and its end."""
 
     def __init__(self, number, stream, errors):
         self._number, self._stream, self._errors = number, stream, errors

@@ -1,7 +1,7 @@
 """A training run that keeps itself on disk every few steps, and goes on from what is there when it is started again.
 
 The data of a step depends on its number alone. After each step the run says all of its state, and around each save that
-it begins and is done, in lines of JSON: who reads along can hold it to a run that was never interrupted, and knows what
+it begins and is done, in lines of JSON: a reader can compare it with a run that was never interrupted, and knows what
 it was doing when it was killed.
 """
 
@@ -147,7 +147,7 @@ class Nothing:
 
 
 class Checkpoints(Nothing):
-    """What TensorFlow itself has for this.
+    """TensorFlow's own tool for this.
 
     Files are numbered by steps: ``restore`` does not bring back TensorFlow's own number, and a save after it could
     write over the very file that it has come from.

@@ -20,7 +20,7 @@ from scalekeeper_test_support.golden import archives, matrix
 
 @pytest.fixture(scope="module")
 def folder():
-    """What ours wrote on 2.15: all formats but one."""
+    """Return what ours wrote on 2.15: all formats but one."""
     with archives.unpacked(matrix.Producer("scalekeeper", "tf215")) as unpacked:
         yield os.path.join(unpacked, "dynamic-adam")
 
@@ -97,7 +97,7 @@ def test_missing_pieces(folder, tmp_path, name):
     ("name", "suffix"), [("model.h5", ".h5"), ("model.keras", ".h5"), ("checkpoint/checkpoint.index", ".ckpt")]
 )
 def test_broken_at_random_places(folder, tmp_path, name, suffix):
-    """Cut off, with flipped bits, odd numbers, parts elsewhere: an error of ours and no file, or a file."""
+    """Cut off, with flipped bits, odd numbers, parts elsewhere: a scalekeeper error and no file, or a file."""
     rng = random.Random(3)
     with open(os.path.join(folder, name), "rb") as stream:
         data = stream.read()

@@ -103,14 +103,14 @@ def test_plain_keras_reads_it(make, suffix, read):
 
 
 class Doubled(layers.Layer):
-    """A layer of one's own."""
+    """A custom layer."""
 
     def call(self, inputs):
         return inputs * 2
 
 
 def test_a_layer_of_ones_own(tmp_path):
-    """Who gives it can convert it; without it, the message says what to do."""
+    """With it, the model is converted; without it, the message says what to do."""
     inputs = tf.keras.Input(shape=(2,))
     model = tf.keras.Model(inputs, layers.Dense(1)(Doubled(name="doubled")(inputs)))
     model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1, momentum=0.5), 8.0), loss="mse")

@@ -36,7 +36,7 @@ def part():
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """What plain TensorFlow made of the part."""
+    """Return what plain TensorFlow made of the part."""
     folder = tmp_path_factory.mktemp("converted")
     chosen = part()
     converted.write(str(folder), TARGET, chosen)

@@ -18,7 +18,7 @@ UNTOLD = (
 
 
 def told(path, with_model=False):
-    """Everything that a file says of a training run, with all arrays."""
+    """Return everything that a file holds of a training run, with all arrays."""
     source = _loaded_source.open_source(path, detect(path))
     if with_model:
         source = _loaded_source.with_model(source, _make_optimizer)

@@ -68,7 +68,7 @@ class Kernel(NamedTuple):
         name: The name of the operation in the graph.
         op: Its type.
         types: Its attributes that are types, by name.
-        bytes: What it reads and writes, variables included.
+        bytes: The bytes that it reads and writes, variables included.
         inputs: The tensors that it reads.
     """
 
@@ -105,7 +105,7 @@ def cost_of(kernels: Iterable[Kernel]) -> Cost:
     return Cost(len(launched), sum(each.bytes for each in launched), len(predicates))
 
 
-# What is executed
+# The executed operations
 
 
 def executed_kernels(make_step: Callable[[], Callable[[], Any]]) -> List[Kernel]:
@@ -219,7 +219,7 @@ def op_definition(op: str) -> Any:
     return registry.get(op)
 
 
-# What the graph says
+# The graph
 
 
 def _described(graph_def: Any, input_shapes: Mapping[str, Sequence[Optional[Sequence[int]]]]) -> Iterator[Kernel]:
@@ -319,7 +319,7 @@ def _bytes_of_variable(tensor: Any) -> int:
     return int(tf.TensorShape(operation.get_attr("shape")).num_elements() * operation.get_attr("dtype").size)
 
 
-# What a GPU has
+# The kernels of a GPU
 
 
 def registered_gpu_kernels(ops: Iterable[str]) -> Dict[str, List[Dict[str, Any]]]:

@@ -40,7 +40,7 @@ class CollectedTest(NamedTuple):
 
     @property
     def targets(self) -> Set[Tuple[str, str]]:
-        """What this test covers: the values of its parameters; without parameters, the function itself."""
+        """Return what this test covers: the values of its parameters; without parameters, the function itself."""
         return set(self.parameters.items()) or {("", "")}
 
     def environment_of(self, target: Tuple[str, str]) -> str:

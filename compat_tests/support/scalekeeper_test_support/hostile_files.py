@@ -127,7 +127,7 @@ def generated(rng, known):
     )
 
 
-# What JSON is in files
+# JSON inside files
 
 _INNER = {
     "class_name": "Adam",
@@ -516,7 +516,7 @@ def npz_file(rng):
 
 
 def trace_file(rng):
-    """What simulate and recommend read: CSV or an .npz file."""
+    """Return what simulate and recommend read: CSV or an .npz file."""
     facts = _json(rng, _FACTS)
     if rng.random() < 0.5:
         members = {"facts.json": facts.encode("utf-8", "surrogatepass")}

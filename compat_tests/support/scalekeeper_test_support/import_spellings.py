@@ -92,7 +92,7 @@ def names():
 
 
 def for_package():
-    """What stands near ``package``, all of which may be imported, and is something else."""
+    """Return what stands near ``package``, all of which may be imported, and is something else."""
     return [
         *(
             "packageevil:Scale",

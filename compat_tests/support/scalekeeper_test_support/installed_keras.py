@@ -19,8 +19,8 @@ HAS_NEW_OPTIMIZERS = hasattr(tf.keras.optimizers.SGD, "update_step")
 # Keras 2.11's own class for new optimizers cannot list its variables: a model with it cannot be saved as H5
 LISTS_VARIABLES = not tf.__version__.startswith("2.11.")
 COUNTS_SKIPPED_STEPS = not IS_KERAS_3 and (not HAS_LOSS_SCALE_OBJECTS or "_restore_slot_variable" in vars(UPSTREAM))
-# Keras 3's own class asks the first replica whether the gradients are finite, and believes it for all: what is not
-# finite on another replica alone is applied
+# Keras 3's own class asks the first replica whether the gradients are finite, and decides by it for all: gradients
+# that are not finite on another replica alone are applied
 LOOKS_AT_FIRST_REPLICA_ONLY = IS_KERAS_3
 # name → the optimizers of that kind: from 2.11 on there are two
 OPTIMIZERS = {"default": tf.keras.optimizers}

@@ -36,7 +36,7 @@ def take_away() -> bool:
 
 
 def tried() -> List[str]:
-    """What was tried so far, by Python, and by anything else as far as the kernel has counted it."""
+    """Return what was tried so far, by Python, and by anything else as far as the kernel has counted it."""
     return [*_tried, *(f"{count} × {name}" for name, count in _sent() if count)]
 
 
@@ -68,7 +68,7 @@ def _replace_functions() -> None:
 
 
 def _leave_the_network() -> bool:
-    """Have a new network, with the rights of a user of one's own if need be."""
+    """Have a new network, in a new user namespace if necessary."""
     unshare = getattr(ctypes.CDLL(None, use_errno=True), "unshare", None) if sys.platform == "linux" else None
     return unshare is not None and (unshare(_NEW_NETWORK) == 0 or unshare(_NEW_NETWORK | _NEW_USER) == 0)
 

@@ -105,7 +105,7 @@ def is_checked(command):
         if words[: len(start)] == list(start):
             check(words[len(start) :])
             return True
-    raise BlockError(f"$ {command}\nis no command that a test runs or checks")
+    raise BlockError(f"$ {command}\nis not a command that a test runs or checks")
 
 
 def checks_script(script, arguments):

@@ -1,7 +1,7 @@
 """Diff blocks: an old and a new program in one block.
 
 A comment before the block says where the old one runs: ``<!-- before: EXPRESSION -->`` where this is true of ``tf``,
-``<!-- before: pytorch -->`` beside PyTorch, ``<!-- before: nowhere, because … -->`` in no environment of ours.
+``<!-- before: pytorch -->`` beside PyTorch, ``<!-- before: nowhere, because … -->`` in no environment.
 
     python -m scalekeeper_test_support.page_programs docs/coming_from/keras3.md 12
 

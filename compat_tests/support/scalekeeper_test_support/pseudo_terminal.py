@@ -33,5 +33,5 @@ def run(columns, *arguments, folder=None, **variables):
 
 
 def lines_of(text):
-    """What stands in a line at some time, without colours and movements of the cursor."""
+    """Return what stands in a line at some time, without colours and movements of the cursor."""
     return MOVEMENTS.split(COLOURS.sub("", text))

@@ -131,7 +131,7 @@ class ColossalAI:
 
 
 class Paddle:
-    """Good and bad steps in a row."""
+    """Finite and non-finite steps in a row."""
 
     def __init__(self, every, decrease_every=1):
         self.scale, self.every, self.decrease_every, self.good, self.bad = 2.0**16, every, decrease_every, 0, 0
@@ -195,7 +195,7 @@ class OnnxRuntime:
 
 
 class TensorFlow1Contrib:
-    """Good steps in a row, bad steps since the last change; a ratio that is no power of two, in float32."""
+    """Good steps in a row, non-finite steps since the last change; a ratio that is not a power of two, in float32."""
 
     def __init__(self, every, scale=2.0**15, decrease_every=2):
         self.scale, self.every, self.decrease_every, self.good, self.bad = (

@@ -1,4 +1,4 @@
-"""What the loops of scenarios/loops.py, and trainings that were killed and resumed, are held to."""
+"""The expectations of the loops of scenarios/loops.py, and of trainings that were killed and resumed."""
 
 import json
 

@@ -9,7 +9,7 @@ import scalekeeper.registry
 
 CAN_WATCH = hasattr(sys, "addaudithook")  # from Python 3.8 on
 
-# What happens in any program, and does nothing to anyone.
+# Events that happen in any program and are harmless.
 _HARMLESS = frozenset(
     [
         *("builtins.id", "object.__getattr__", "sys._getframe", "sys._getframemodulename", "sys.unraisablehook"),
@@ -38,7 +38,7 @@ class Watcher:
             sys.addaudithook(self._hook)
 
     def find_spec(self, name, path=None, target=None):
-        """What is asked for, by ``import`` or by ``import_module``, whether there is such a module or not."""
+        """Return what is asked for, by ``import`` or by ``import_module``, whether there is such a module or not."""
         if self._seen is not None:
             self._seen.append(("import", name))
 

@@ -134,7 +134,7 @@ def _environments() -> List[Environment]:
 
 ENVIRONMENTS = tuple(_environments())
 FAST_NAMES = tuple(each.name for each in ENVIRONMENTS for names in FAST if each.name in names)
-# What ``python -m tox`` runs on another Python if 3.13 is missing, so that one Python is enough to test something
+# Environments that ``python -m tox`` runs on another Python if 3.13 is missing: one Python is enough to test something
 SUBSTITUTED = ("py313-core", "py313-tf221-keras3")
 SUBSTITUTE_PYTHONS = ("3.12", "3.11", "3.10")  # the newest TensorFlow supports them
 # the fast run's last environment, which compares what the others have recorded

@@ -64,7 +64,7 @@ def run(strategy, function, *args):
 def of_replica(values):
     """This replica's row of what is given to all of them."""
     context = tf.distribute.get_replica_context()
-    # up to 2.3 the context counts from 0 on each worker, and each of ours has one replica
+    # up to 2.3 the context counts from 0 on each worker, and each worker here has one replica
     counts_all = hasattr(context.strategy.extended, "_get_replica_id_in_sync_group")
     task = json.loads(os.environ.get("TF_CONFIG", '{"task": {"index": 0}}'))["task"]
     return tf.gather(values, context.replica_id_in_sync_group + (0 if counts_all else task["index"]))
@@ -186,7 +186,7 @@ class Training:
         return dict(values, scale=installed_keras.state_of(self.optimizer)["current_loss_scale"])
 
     def skips(self):
-        """What ours knows of skipped steps, on each replica of this process; nothing of another class."""
+        """Return what ours knows of skipped steps, on each replica of this process; nothing of another class."""
         if not hasattr(self.optimizer, "telemetry"):
             return None
         told = self.optimizer.telemetry
@@ -208,7 +208,7 @@ class Training:
 
 
 def reference(inner, steps, replicas):
-    """What must come out, with no strategy and no loss scale: the bare optimizer gets the good steps only.
+    """Return what must come out, with no strategy and no loss scale: the bare optimizer gets the good steps only.
 
     The gradients are those of the sum of the replicas' losses; the scale and the counters of skipped steps follow the
     rule, written out.

@@ -13,8 +13,8 @@ from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper_test_support import installed_keras
 
 COMPARED = "Adam"  # the inner optimizer with which TensorFlow's own class trains beside ours
-# Where TensorFlow's own class believes the first replica of each worker, one worker applies what the other skips, and a
-# run with such steps did not end.
+# Where TensorFlow's own class decides by the first replica of each worker, one worker applies what the other skips, and
+# a run with such steps did not end.
 CAN_LEAVE_WORKERS_BEHIND = installed_keras.LOOKS_AT_FIRST_REPLICA_ONLY
 
 
@@ -25,7 +25,7 @@ def strategy_of(name, replicas=None):
 
 
 def loops(strategy, inner, steps, wrappers):
-    """What each wrapper does in the same steps, and what must come out.
+    """Return what each wrapper does in the same steps, and what must come out.
 
     Under "comparable" are steps in which TensorFlow's own class has to do as ours does.
     """
@@ -45,7 +45,7 @@ def loops(strategy, inner, steps, wrappers):
 
 
 def report(strategy):
-    """What the policy learns of gradients that are 3 and 0 on every other replica, -8 and -8 on the rest."""
+    """Return what the policy learns of gradients that are 3 and 0 on every other replica, -8 and -8 on the rest."""
     rows = [[3.0, 0.0], [-8.0, -8.0]] * (strategy.num_replicas_in_sync // 2)
     with strategy.scope():
         variable = tf.Variable([0.0, 0.0])

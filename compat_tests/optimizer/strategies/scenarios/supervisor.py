@@ -1,7 +1,7 @@
 """Start workers, kill one of them in the middle of its training, and start all of them again, as cluster managers do.
 
 ``supervisor.py WAY FOLDER WORKERS STEPS KILLS PATIENCE SEED``: a worker that does not end by itself within so many
-seconds of the death of another is stopped. What comes out is to be compared with a training that nobody interrupts.
+seconds of the death of another is stopped. The result is to be compared with a training that nobody interrupts.
 """
 
 import json
@@ -72,7 +72,7 @@ class Workers:
         return stopped
 
     def answers(self):
-        """What each worker says at its end."""
+        """Return what each worker says at its end."""
         self.wait(lambda: False, SECONDS)
         assert not self.stop(), "these workers did not end"
         found = [self.text_of(index, "stdout").splitlines() for index in range(len(self.processes))]

@@ -56,7 +56,7 @@ def unpack(path, folder):
             parts = member.name.split("/")
             leads_elsewhere = {"", ".", ".."} & set(parts) or "\\" in member.name  # "": a slash begins it
             if leads_elsewhere or not member.isfile():
-                raise ValueError(f"{path} holds {member.name!r}, which is no plain file inside it")
+                raise ValueError(f"{path} holds {member.name!r}, which is not a plain file inside it")
             target = os.path.join(root, *parts)
             os.makedirs(os.path.dirname(target), exist_ok=True)
             with archive.extractfile(member) as source, open(target, "xb") as content:

@@ -1,4 +1,4 @@
-"""What ``scalekeeper.inspect`` says of golden files, against what was measured when they were written.
+"""Compare the results of ``scalekeeper.inspect`` for golden files with what was measured when they were written.
 
 Needs no TensorFlow but for checkpoints and SavedModels.
 """

@@ -1,4 +1,4 @@
-"""Who writes golden files, who reads them, and how: the names of all of it, and what each file can hold.
+"""The writers and readers of golden files, and the methods: their names, and what each file can hold.
 
 Needs no TensorFlow. A *producer* is a class (TensorFlow's own, or ours) on a *flavour*: a TensorFlow together with one
 of its kinds of optimizers. A *consumer* is the same on the reading side. A *cell* is one file of one producer, read in
@@ -110,7 +110,7 @@ class Case(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """One file, one way to read it, and who reads it."""
+    """A file, a method to read it, and a reader."""
 
     case: Case
     format: str
@@ -125,7 +125,7 @@ class Cell(NamedTuple):
 
 
 def producers():
-    """All of them, oldest TensorFlow first; of ours there is one on 2.4."""
+    """Return all producers, oldest TensorFlow first; on 2.4 there is only scalekeeper."""
     return [
         *(Producer(OWN, flavour) for flavour in FLAVOURS),
         *(Producer(OURS, flavour) for flavour in FLAVOURS if flavour != "tf24e"),
@@ -146,7 +146,7 @@ def cases(producer):
 
 
 def formats(cls, flavour):
-    """What a producer can write. Keras 3 exports SavedModels without an optimizer, which are none of ours."""
+    """Return what a producer can write. Keras 3 exports SavedModels without an optimizer, which do not count."""
     absent = set()
     if flavour == "k3":
         absent.add("saved_model")

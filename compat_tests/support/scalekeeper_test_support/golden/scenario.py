@@ -1,5 +1,5 @@
-"""One small training run, the same on every TensorFlow from 2.0 on: who writes a golden file trains it, who reads it
-goes on with it.
+"""One small training run, the same on every TensorFlow from 2.0 on: the writer of a golden file starts it,
+the reader continues it.
 
 Training is in float32, but a gradient that float16 could not hold overflows. So the loss scale matters: a wrong scale,
 counter or multiplier skips other steps, and ends with other weights. Differences between versions are asked by what is
@@ -49,7 +49,7 @@ HAS_PUBLIC_CLASS = hasattr(_MIXED_PRECISION, "LossScaleOptimizer")  # since 2.4
 
 
 class InexpressibleError(Exception):
-    """The installed TensorFlow's own class has no words for such a loss scale."""
+    """The installed TensorFlow's own class has no equivalent of such a loss scale."""
 
 
 def installed_flavours():
@@ -106,7 +106,7 @@ def make_optimizer(cls, flavour, policy, optimizer, skipped_steps="native"):
         experimental = _MIXED_PRECISION.experimental.LossScaleOptimizer
         return experimental(make_inner(flavour, optimizer), _own_policy(policy))
     if policy not in ("fixed", "dynamic"):
-        raise InexpressibleError(f"TensorFlow's own class has no words for {policy}")
+        raise InexpressibleError(f"TensorFlow's own class has no equivalent of {policy}")
     public = _MIXED_PRECISION.LossScaleOptimizer
     if policy == "dynamic":
         inner = make_inner(flavour, optimizer)
@@ -206,7 +206,7 @@ def own_counting_class():
 
 
 def custom_objects(cls):
-    """What a reader has to be told of: the policy of one's own."""
+    """Return what a reader has to be told of: the custom policy."""
     if cls == OURS:
         return {"CountingLossScale": our_counting_class()}
     return {} if HAS_PUBLIC_CLASS else {"CountingLossScale": own_counting_class()}
@@ -245,7 +245,7 @@ def _overflowing(value):
 
 
 def targets(step, policy):
-    """What the model has to learn at a step. A fixed scale applies what is not finite: there is no such thing then."""
+    """Return the targets of the model at a step. They stay finite with a fixed scale, which skips no step."""
     values = np.array(TARGETS, np.float32) + np.float32(0.0625 * step)
     if step in SPIKES:
         values[0] += 200.0  # a gradient of about 100
@@ -276,7 +276,7 @@ def _tensorflow_variable(variable):
     return variable if callable(variable.value) else variable.value
 
 
-# What can be seen
+# The visible state of a run
 
 
 def inner_of(optimizer):
@@ -290,7 +290,7 @@ def number(value):
 
 
 def seen(model, optimizer, name):
-    """The state of a run as plain values: iterations, scale, its state, weights, slots. What is not there is None."""
+    """The state of a run as plain values: iterations, scale, its state, weights, slots. Missing state is None."""
     scale, state = loss_scale_of(optimizer)
     return {
         "iterations": int(number(inner_of(optimizer).iterations)),
@@ -322,7 +322,7 @@ def _slot(optimizer, place, variable, name, slot):
 
 
 def momentum_factor(case, optimizer):
-    """What to multiply the slot ``momentum`` by that a file holds, to have what this optimizer means by it.
+    """Return what to multiply the slot ``momentum`` by that a file holds, to have what this optimizer means by it.
 
     The experimental RMSprop of 2.10 multiplies by the learning rate when it applies the momentum; all others multiply
     when they add to it.
@@ -380,7 +380,7 @@ def _declared_policy(config):
 
 
 def declaration(policy, name):
-    """What ``declared`` has to give."""
+    """Return what ``declared`` has to give."""
     hyperparameters = {each: float(np.float32(value)) for each, value in HYPERPARAMETERS[name].items()}
     if policy == "fixed":
         words = {"loss_scale_value": FIXED_SCALE}
