@@ -25,8 +25,8 @@ class AdaptiveWindowLossScale(LossScale):
       multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
       of the list is taken and ``raises`` go back to 0.
     A non-finite step is skipped, ``good_steps`` go back to 0, the scale is divided by ``multiplier``, down to
-      ``minimum``, and ``drops`` are one more; at the third, unless the window is the first of the list already, the window becomes
-      one step, so that the scale finds its way back soon, and ``raises`` and ``drops`` go back to 0.
+      ``minimum``, and ``drops`` are one more; at the third, unless the window is the first of the list already, the
+      window becomes one step, so that the scale recovers soon, and ``raises`` and ``drops`` go back to 0.
     Where nothing is left to lengthen or to shorten, the fourth counts as none.
 
     The rule is that of MindFormers' ``AdaptiveLossScaleUpdateCell`` (mindformers/wrapper/adaptive_loss_scale.py), but

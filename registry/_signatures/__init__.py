@@ -1,1 +1,1 @@
-"""Signatures of the optimizers and schedules of each TensorFlow, as recorded by compat_tests/signatures."""
+"""Signatures of the optimizers and schedules of each TensorFlow, as compat_tests/registry/record.py recorded them."""
