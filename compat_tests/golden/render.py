@@ -17,16 +17,20 @@ DOCS = os.path.join(HERE, "..", "..", "docs")
 PAGE = os.path.join(DOCS, "compatibility.md")
 INTERACTIVE = os.path.join(DOCS, "compatibility.html")
 TEMPLATE = os.path.join(HERE, "page.html")
-WORDS = {"h5": "HDF5", "saved_model": "SavedModel", "keras": "`.keras`", "npz": "`.npz`"}
+WORDS = {"config": "configuration", "h5": "HDF5", "saved_model": "SavedModel", "keras": "`.keras`", "npz": "`.npz`"}
 
 ABOUT = {"flavour": "written on", "consumer": "read on", "way": "method"}
 UNBROKEN = "\N{NO-BREAK SPACE}"
 PLAIN = ("checkpoint", "deferred")  # ways that TensorFlow itself goes
 INTRODUCTION = """# Compatibility: which versions read which files
 
-Every consumer reads every file of every producer with every available method, and the result is graded.
-`compat_tests/golden/render.py` generates this page from the measured results. [The interactive
-page](compatibility.html) shows each cell, with filters and reasons.
+Look up here whether a file that one version wrote can be read on another, and by which method. [The interactive
+page](compatibility.html) shows every combination, with filters and reasons.
+"""
+DEFINITIONS = """## How it is measured
+
+Every consumer reads every file of every producer with every available method, and the result is graded: a cell of the
+tables. `compat_tests/golden/render.py` makes this page from the results.
 
 - A *producer* is a class, TensorFlow's or scalekeeper's, on one TensorFlow with one generation of optimizers. All
   {producers} producers train a small model with up to four policies (fixed, dynamic, dynamic with multiplier 4, one
@@ -55,9 +59,7 @@ def all_rows():
 
 def page(rows, known_gaps):
     """The Markdown page as text."""
-    grades = "; ".join(f"**L{grade}** {words}" for grade, words in matrix.GRADES.items())
-    lines = [INTRODUCTION.format(producers=len(matrix.producers()), grades=grades)]
-    lines += ["## In short", "", *_overall(rows), ""]
+    lines = [INTRODUCTION, "## In short", "", *_overall(rows), ""]
     for cls, title in ((matrix.OWN, "Files of TensorFlow's class"), (matrix.OURS, "Files of scalekeeper")):
         these = [row for row in rows if row["class"] == cls]
         if not these:
@@ -65,13 +67,20 @@ def page(rows, known_gaps):
         lines += [
             f"## {title}",
             "",
-            "Share of cells that restore everything in the file: scalekeeper / TensorFlow's class. `-`: not available.",
+            "Percentage of the cells that restore everything in the file: scalekeeper / TensorFlow's class. `-`: not",
+            "available. The columns are the versions that read.",
             "",
-            *_by_consumer(these),
+            '<div class="dense" markdown>',
+            "",
+            *_by_method(these),
+            "",
+            "</div>",
             "",
         ]
     lines += ["## How training continues", "", *_at_l4(rows), ""]
     lines += ["## Without scalekeeper", "", *_without_us(rows), ""]
+    grades = "; ".join(f"**L{grade}** {words}" for grade, words in matrix.GRADES.items())
+    lines.append(DEFINITIONS.format(producers=len(matrix.producers()), grades=grades))
     if known_gaps:
         lines += ["## Known gaps", "", "State that scalekeeper is known not to restore, and why.", ""]
         lines += [f"- {_about(line)}: L{line['grade']}. {line['reason']}" for line in known_gaps]
@@ -101,24 +110,25 @@ def _overall(rows):
     return lines
 
 
-def _by_consumer(rows):
-    columns = [(file_format, way) for file_format, ways in matrix.WAYS.items() for way in ways]
+def _by_method(rows):
     shares = collections.defaultdict(lambda: [0, 0])
     for row in rows:
-        share = shares[row["consumer"], row["format"], row["way"], row["consumer_class"]]
+        share = shares[row["format"], row["way"], row["consumer"], row["consumer_class"]]
         share[0] += row["grade"] == row["holds"]
         share[1] += 1
-    columns = [column for column in columns if any(key[1:3] == column for key in shares)]
-    titles = [f"{WORDS.get(file_format, file_format)} {way}" for file_format, way in columns]
-    lines = ["| read on | " + " | ".join(titles) + " |", "|---" * (len(columns) + 1) + "|"]
-    for consumer in matrix.CONSUMERS:
+    consumers = [each for each in matrix.CONSUMERS if any(key[2] == each for key in shares)]
+    lines = [
+        "| file and method | " + " | ".join(matrix.FLAVOURS[each] for each in consumers) + " |",
+        "|---" + "|--:" * len(consumers) + "|",
+    ]
+    for file_format, way in ((file_format, way) for file_format, ways in matrix.WAYS.items() for way in ways):
         entries = []
-        for column in columns:
-            both = [shares.get((consumer, *column, reader)) for reader in (matrix.OURS, matrix.OWN)]
-            entry = " / ".join("-" if share is None else _percent(*share) for share in both)
-            entries.append(entry.replace(" ", UNBROKEN))
-        if any(entry != UNBROKEN.join("-/-") for entry in entries):
-            lines.append(f"| {matrix.FLAVOURS[consumer]} | " + " | ".join(entries) + " |")
+        for consumer in consumers:
+            both = [shares.get((file_format, way, consumer, reader)) for reader in (matrix.OURS, matrix.OWN)]
+            figures = ["-" if share is None else _percent(*share)[: -len(" %")] for share in both]
+            entries.append(f"{UNBROKEN}/{UNBROKEN}".join(figures))
+        if any(entry != f"-{UNBROKEN}/{UNBROKEN}-" for entry in entries):
+            lines.append(f"| {WORDS.get(file_format, file_format)} `{way}` | " + " | ".join(entries) + " |")
     return lines
 
 
@@ -204,36 +214,50 @@ def interactive(rows):
     """The HTML page as text: the template with all grades in it."""
     reasons = sorted({row["reason"] for row in rows if row["reason"]})
     numbers = {reason: number for number, reason in enumerate(reasons)}
-    grades = collections.OrderedDict()
     found = {results.cell_of(row): row for row in rows}
     consumers = [each for each in matrix.CONSUMERS if any(row["consumer"] == each for row in rows)]
+    columns = [(file_format, way) for file_format, ways in matrix.WAYS.items() for way in ways]
+    grades = collections.defaultdict(lambda: collections.defaultdict(list))
     for consumer in consumers:
         for cls in (matrix.OURS, matrix.OWN):
             for cell in matrix.cells(cls, consumer):
                 row = found.get(cell)
-                key = f"{consumer} {cls} {cell.case.producer.name} {cell.format} {cell.way}"
-                grades.setdefault(key, []).append("-" if row is None else results.short(row, numbers))
+                short = "-" if row is None else results.short(row, numbers)
+                column = columns.index((cell.format, cell.way))
+                grades[f"{consumer} {cls} {cell.case.producer.name}"][column].append(short)
+    # many lines are alike; one without reasons is a string of digits
+    lines = {}
+    places = {
+        key: [_place(lines, by_column.get(column)) for column in range(len(columns))]
+        for key, by_column in grades.items()
+    }
     data = {
         "flavours": matrix.FLAVOURS,
         "consumers": consumers,
         "producers": [producer.name for producer in matrix.producers()],
         "formats": list(matrix.FILES),
         "ways": sorted({way for ways in matrix.WAYS.values() for way in ways}),
+        "columns": columns,
         "all_policies": matrix.POLICIES,
         "optimizers": matrix.OPTIMIZERS,
         "policies": {producer.name: matrix.policies(*producer) for producer in matrix.producers()},
         "holds": {producer.name: _holds(producer) for producer in matrix.producers()},
         "reasons": reasons,
-        # a line without reasons is a string of digits
-        "grades": {
-            key: line if any(isinstance(each, list) for each in line) else "".join(map(str, line))
-            for key, line in grades.items()
-        },
+        "lines": [json.loads(line) for line in lines],
+        "grades": places,
     }
     # what ends a script element is escaped
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c")
     with open(TEMPLATE, encoding="utf-8") as stream:
         return stream.read().replace("/*DATA*/", text)
+
+
+def _place(lines, grades):
+    """Return the number of a line of grades in ``lines``, where it is added once; -1 for None."""
+    if grades is None:
+        return -1
+    has_reasons = any(isinstance(each, list) for each in grades)
+    return lines.setdefault(json.dumps(grades if has_reasons else "".join(map(str, grades))), len(lines))
 
 
 def _holds(producer):
