@@ -1,10 +1,11 @@
-"""Check that a built site fetches nothing from elsewhere, and that all it refers to is there.
+"""Check a built site: nothing is fetched from elsewhere, links lead somewhere, pictures have texts, search finds pages.
 
 python docs/making/check_site.py build/site
 """
 
 from typing import Iterator
 
+import json
 import os
 import re
 import sys
@@ -12,6 +13,14 @@ from html.parser import HTMLParser
 from urllib.parse import unquote, urlsplit
 
 FETCHED = {"script": "src", "img": "src", "link": "href", "iframe": "src", "source": "src", "object": "data"}
+LARGEST_PAGE = 300_000  # bytes
+# words in the search field → where they have to lead; a section's title counts most there
+SEARCHES = {
+    "register a policy": "policies/#register-a-policy",
+    "old h5": "files/",
+    "NaN": "diagnosing/#after-a-nan",
+    "resume": "saving/#resume-a-run-that-was-killed",
+}
 
 
 class References(HTMLParser):
@@ -21,17 +30,20 @@ class References(HTMLParser):
         super().__init__()
         self.fetched = []
         self.linked = []
+        self.without_text = []
 
     def handle_starttag(self, tag, attrs):  # type: ignore[no-untyped-def]
         found = dict(attrs)
         if FETCHED.get(tag) in found and found.get("rel") != "canonical":
             self.fetched.append(found[FETCHED[tag]])
+        if tag == "img" and not found.get("alt"):
+            self.without_text.append(found.get("src"))
         if tag == "a" and "href" in found:
             self.linked.append(found["href"])
 
 
 def problems(site: str) -> Iterator[str]:
-    """Sentences on what is wrong."""
+    """Return a sentence for each problem of a site."""
     for folder, _, names in os.walk(site):
         for name in names:
             path = os.path.join(folder, name)
@@ -47,6 +59,10 @@ def problems_of_page(path: str, site: str) -> Iterator[str]:
     references = References()
     with open(path, encoding="utf-8") as stream:
         references.feed(stream.read())
+    if os.path.getsize(path) > LARGEST_PAGE:
+        yield f"{path} has more than {LARGEST_PAGE:,} bytes"
+    for address in references.without_text:
+        yield f"{path} shows {address} without an alt text"
     for address in references.fetched:
         if urlsplit(address).netloc:
             yield f"{path} fetches {address}"
@@ -58,8 +74,17 @@ def problems_of_page(path: str, site: str) -> Iterator[str]:
                 yield f"{path} refers to {address}, which is not there"
 
 
+def problems_of_search(site: str) -> Iterator[str]:
+    with open(os.path.join(site, "search", "search_index.json"), encoding="utf-8") as stream:
+        sections = {each["location"]: f"{each['title']} {each['text']}" for each in json.load(stream)["docs"]}
+    for words, location in SEARCHES.items():
+        missing = [word for word in words.split() if word.lower() not in sections.get(location, "").lower()]
+        if missing:
+            yield f"the search index has no {' '.join(missing)} at {location}, where {words!r} has to lead"
+
+
 def main() -> None:
-    found = list(problems(sys.argv[1]))
+    found = [*problems(sys.argv[1]), *problems_of_search(sys.argv[1])]
     if found:
         raise SystemExit("\n".join(found))
 

@@ -110,7 +110,7 @@ def test_each_version_of_the_matrix_was_measured():
 def test_a_site_that_fetches_from_elsewhere_is_found(tmp_path):
     """A script, a font or a picture of another machine, and what is not there; links to other machines are fine."""
     (tmp_path / "good.html").write_text(
-        '<a href="https://example.org/">there</a><img src="good.svg"><a href="good.html#x">here</a>', encoding="utf-8"
+        '<a href="https://example.org/">there</a><img src="good.svg" alt="good"><a href="good.html#x">here</a>', encoding="utf-8"
     )
     (tmp_path / "good.svg").write_text('<svg xmlns="http://www.w3.org/2000/svg"/>', encoding="utf-8")
     check = load_script("docs/making/check_site.py")
@@ -123,6 +123,35 @@ def test_a_site_that_fetches_from_elsewhere_is_found(tmp_path):
         "bad.css fetches //example.org/a.woff2",
         "bad.html fetches https://example.org/a.js",
         "bad.html refers to lost.html, which is not there",
+    ]
+
+
+def test_a_picture_without_text_and_a_large_page_are_found(tmp_path):
+    """Every picture has an alt text, and no page is too large."""
+    (tmp_path / "a.svg").write_text("<svg/>", encoding="utf-8")
+    page = tmp_path / "page.html"
+    check = load_script("docs/making/check_site.py")
+    page.write_text('<img src="a.svg" alt="A scale">', encoding="utf-8")
+    assert list(check.problems(str(tmp_path))) == []
+    page.write_text('<img src="a.svg" alt="">' + " " * check.LARGEST_PAGE, encoding="utf-8")
+    assert list(check.problems(str(tmp_path))) == [
+        f"{page} has more than 300,000 bytes",
+        f"{page} shows a.svg without an alt text",
+    ]
+
+
+def test_a_search_that_leads_nowhere_is_found(tmp_path):
+    """Every search of the list has its words in the section that it has to lead to."""
+    check = load_script("docs/making/check_site.py")
+    index = tmp_path / "search" / "search_index.json"
+    index.parent.mkdir()
+    docs = [{"location": place, "title": words, "text": ""} for words, place in check.SEARCHES.items()]
+    index.write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    assert list(check.problems_of_search(str(tmp_path))) == []
+    docs[1]["title"] = "old"
+    index.write_text(json.dumps({"docs": docs}), encoding="utf-8")
+    assert list(check.problems_of_search(str(tmp_path))) == [
+        "the search index has no h5 at files/, where 'old h5' has to lead"
     ]
 
 
