@@ -70,11 +70,7 @@ def page(rows, known_gaps):
             "Percentage of the cells that restore everything in the file: scalekeeper / TensorFlow's class. `-`: not",
             "available. The columns are the versions that read.",
             "",
-            '<div class="dense" markdown>',
-            "",
             *_by_method(these),
-            "",
-            "</div>",
             "",
         ]
     lines += ["## How training continues", "", *_at_l4(rows), ""]
