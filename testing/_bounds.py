@@ -19,7 +19,7 @@ _CEILING = "Let it grow only while the product is finite: ops.where(ops.isfinite
 
 @check()
 def bounds(subject: Subject) -> None:
-    """After long runs of bad and good steps the scale is a normal float32 within minimum and maximum, and recovers."""
+    """After long runs of non-finite or finite steps, the scale is a normal float32 within its bounds, and recovers."""
     runs = _pure_runs(subject) if subject.is_pure else _updated_runs(subject)
     parameters = getattr(subject.make(), "params", None)
     lowest, highest = (getattr(parameters, name, None) for name in ("minimum", "maximum"))

@@ -29,7 +29,7 @@ class Rule(NamedTuple):
 
 
 RULES = [
-    Rule(r"\b(?:bad|lost) steps?\b", "skipped step, or non-finite step"),
+    Rule(r"\b(?:bad|lost)(?: and good)? steps?\b", "skipped step, or non-finite step"),
     Rule(r"\bbad gradients?\b", "non-finite gradient, overflow"),
     Rule(r"\bthe given ones?\b", "the name of the thing: the inner optimizer, the loss scale"),
     Rule(r"\bdialects?\b", "Keras generation, profile"),
