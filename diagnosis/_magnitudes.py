@@ -43,7 +43,11 @@ class Spread(NamedTuple):
     powers: Dict[int, int]
 
     def lost_at(self, loss_scale: float) -> float:
-        """Return the share of the elements that are not zero and would round to zero, multiplied by a loss scale."""
+        """Return the share of the elements that are not zero and would round to zero, multiplied by a loss scale.
+
+        Args:
+            loss_scale: The loss scale.
+        """
         total = sum(self.powers.values())
         limit = math.log2(ROUNDS_TO_ZERO / loss_scale)
         lost = sum(count for power, count in self.powers.items() if power + 1 <= limit)
@@ -54,7 +58,11 @@ class Spread(NamedTuple):
         return power_of_two(LARGEST / self.largest) if self.largest > 0 else None
 
     def smallest_scale(self, share: float) -> Optional[float]:
-        """Return the smallest power of two at which at most this share of the elements rounds to zero."""
+        """Return the smallest power of two at which at most this share of the elements rounds to zero.
+
+        Args:
+            share: The share, from 0 to 1.
+        """
         total, seen = sum(self.powers.values()), 0
         for power in sorted(self.powers):
             seen += self.powers[power]

@@ -103,6 +103,9 @@ class Diagnosis(NamedTuple):
     def plot(self, path: Any) -> None:
         """Write a picture of all layers and their magnitudes to a ``.png`` or ``.svg`` file, atomically.
 
+        Args:
+            path: The file.
+
         Raises:
             ArgumentError: The path has another ending.
             MissingPackageError: matplotlib is not installed.

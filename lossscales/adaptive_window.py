@@ -32,12 +32,13 @@ class AdaptiveWindowLossScale(LossScale):
     The rule is that of MindFormers' ``AdaptiveLossScaleUpdateCell`` (mindformers/wrapper/adaptive_loss_scale.py), but
     for a list that would go below ``minimum_window``, where ours ends, and an unknown first window, which is an error.
 
-    >>> from scalekeeper import AdaptiveWindowLossScale
-    >>> loss_scale = AdaptiveWindowLossScale(initial_loss_scale=1024, minimum_window=2, initial_window=2)
-    >>> for _ in range(6):
-    ...     _ = loss_scale.update([1.0])
-    >>> loss_scale.state()
-    {'current_loss_scale': 8192.0, 'good_steps': 0, 'window_place': 1, 'raises': 0, 'drops': 0}
+    Example:
+        >>> from scalekeeper import AdaptiveWindowLossScale
+        >>> loss_scale = AdaptiveWindowLossScale(initial_loss_scale=1024, minimum_window=2, initial_window=2)
+        >>> for _ in range(6):
+        ...     _ = loss_scale.update([1.0])
+        >>> loss_scale.state()
+        {'current_loss_scale': 8192.0, 'good_steps': 0, 'window_place': 1, 'raises': 0, 'drops': 0}
     """
 
     class Params(LossScaleParams):

@@ -30,12 +30,13 @@ class DynamicLossScale(LossScale):
     The first three parameters and the rule at the defaults are those of TensorFlow's ``DynamicLossScale``; the others
     make it the rule of other libraries, which ``scalekeeper list`` has under the names ``dynamic/…``.
 
-    >>> from scalekeeper import DynamicLossScale
-    >>> loss_scale = DynamicLossScale(initial_loss_scale=1024, increment_period=2)
-    >>> bool(loss_scale.update([float("inf")])[1])
-    False
-    >>> loss_scale.state()
-    {'current_loss_scale': 512.0, 'good_steps': 0}
+    Example:
+        >>> from scalekeeper import DynamicLossScale
+        >>> loss_scale = DynamicLossScale(initial_loss_scale=1024, increment_period=2)
+        >>> bool(loss_scale.update([float("inf")])[1])
+        False
+        >>> loss_scale.state()
+        {'current_loss_scale': 512.0, 'good_steps': 0}
     """
 
     class Params(LossScaleParams):

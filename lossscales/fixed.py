@@ -18,9 +18,10 @@ class FixedLossScale(LossScale):
     A gradient that is not finite is applied like any other, as TensorFlow's own ``FixedLossScale`` does, and makes the
     weights NaN; with ``skip_nonfinite`` such a step is skipped.
 
-    >>> from scalekeeper import FixedLossScale
-    >>> float(FixedLossScale(128)())
-    128.0
+    Example:
+        >>> from scalekeeper import FixedLossScale
+        >>> float(FixedLossScale(128)())
+        128.0
     """
 
     class Params(LossScaleParams):

@@ -29,15 +29,16 @@ class LogMaxLossScale(LossScale):
     there x was 2 ** ``log_max`` where a logarithm was meant, and one overflow brought the scale to its minimum. log2
     is that of ``ops``, within 0.009 of the true one, so that the step is the same everywhere to the last bit.
 
-    >>> from scalekeeper import LogMaxLossScale
-    >>> loss_scale = LogMaxLossScale()
-    >>> for gradient in (4.0, 4.0, 8.0, float("inf")):
-    ...     _ = loss_scale.update([gradient])
-    ...     print(round(float(loss_scale())))
-    16384
-    16384
-    4714
-    722
+    Example:
+        >>> from scalekeeper import LogMaxLossScale
+        >>> loss_scale = LogMaxLossScale()
+        >>> for gradient in (4.0, 4.0, 8.0, float("inf")):
+        ...     _ = loss_scale.update([gradient])
+        ...     print(round(float(loss_scale())))
+        16384
+        16384
+        4714
+        722
     """
 
     class Params(LossScaleParams):

@@ -24,10 +24,11 @@ class NoLossScale(LossScale):
 
     The last is the rule of Optax's ``apply_if_finite``, which calls it max_consecutive_errors.
 
-    >>> from scalekeeper import NoLossScale
-    >>> policy = NoLossScale(skip_nonfinite=True, apply_after_skips=2)
-    >>> [bool(policy.update([gradient])[1]) for gradient in (float("nan"), float("nan"), float("nan"), 1.0)]
-    [False, False, True, True]
+    Example:
+        >>> from scalekeeper import NoLossScale
+        >>> policy = NoLossScale(skip_nonfinite=True, apply_after_skips=2)
+        >>> [bool(policy.update([gradient])[1]) for gradient in (float("nan"), float("nan"), float("nan"), 1.0)]
+        [False, False, True, True]
     """
 
     class Params(LossScaleParams):

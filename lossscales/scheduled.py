@@ -25,16 +25,17 @@ class ScheduledLossScale(LossScale):
       ``exponential``: its logarithm does, within 1 %, and exactly where it is a power of two.
     A step whose gradients are not all finite is skipped, unless ``skip_nonfinite`` is false.
 
-    >>> from scalekeeper import ScheduledLossScale
-    >>> loss_scale = ScheduledLossScale(values=[64, 1024], boundaries=[4], schedule="exponential")
-    >>> for _ in range(5):
-    ...     print(float(loss_scale()))
-    ...     _ = loss_scale.update([1.0])
-    64.0
-    128.0
-    256.0
-    512.0
-    1024.0
+    Example:
+        >>> from scalekeeper import ScheduledLossScale
+        >>> loss_scale = ScheduledLossScale(values=[64, 1024], boundaries=[4], schedule="exponential")
+        >>> for _ in range(5):
+        ...     print(float(loss_scale()))
+        ...     _ = loss_scale.update([1.0])
+        64.0
+        128.0
+        256.0
+        512.0
+        1024.0
     """
 
     class Params(LossScaleParams):

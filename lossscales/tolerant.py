@@ -34,15 +34,16 @@ class TolerantLossScale(LossScale):
     forget the overflows before it either. ``minimum`` is what it calls threshold. Its own min_loss_scale ends the
     training; here the scale stays at the floor, and the optimizer's limit on skipped steps ends it.
 
-    >>> from scalekeeper import TolerantLossScale
-    >>> loss_scale = TolerantLossScale(initial_loss_scale=1024, tolerance=0.5)
-    >>> for gradient in (1.0, 1.0, float("inf"), float("inf")):
-    ...     _ = loss_scale.update([gradient])
-    ...     print(float(loss_scale()))
-    1024.0
-    1024.0
-    1024.0
-    512.0
+    Example:
+        >>> from scalekeeper import TolerantLossScale
+        >>> loss_scale = TolerantLossScale(initial_loss_scale=1024, tolerance=0.5)
+        >>> for gradient in (1.0, 1.0, float("inf"), float("inf")):
+        ...     _ = loss_scale.update([gradient])
+        ...     print(float(loss_scale()))
+        1024.0
+        1024.0
+        1024.0
+        512.0
     """
 
     class Params(LossScaleParams):

@@ -3,6 +3,7 @@
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import dataclasses
+import inspect
 
 import tensorflow as tf
 
@@ -48,6 +49,14 @@ from .shared_loss_scale import SharedLossScale
 __all__ = ["LossScaleOptimizer"]
 
 
+class _SignatureOfInit:
+    """The signature of a class whose ``__new__`` takes any arguments and leaves them to ``__init__``."""
+
+    def __get__(self, instance: Any, owner: Any) -> inspect.Signature:
+        signature = inspect.signature(owner.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:], return_annotation=owner)
+
+
 class LossScaleOptimizer:
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
@@ -82,6 +91,7 @@ class LossScaleOptimizer:
     """
 
     __module__ = "scalekeeper"  # its public address
+    __signature__ = _SignatureOfInit()  # what help() shows
 
     inner_optimizer: Any
     _profile: ClassVar[Optional[KerasProfile]] = None  # the Keras generation; None: of the public class

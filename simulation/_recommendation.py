@@ -38,7 +38,24 @@ class Candidate(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """A fixed loss scale (or None) and a policy, each with its reason, and warnings."""
+    """A fixed loss scale (or None) and a policy, each with its reason, and warnings.
+
+    Attributes:
+        fixed_scale: The fixed loss scale; None if none suits.
+        fixed_reason: The reason for it.
+        loss_scale: The spec of the policy, for :func:`scalekeeper.resolve`.
+        policy_reason: The reason for it.
+        warnings: What limits the recommendation.
+        candidates: The policies that were simulated, each with its ``loss_scale`` and ``simulation``.
+
+    Example:
+        >>> import scalekeeper
+        >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
+        >>> print(found.yaml)
+        loss_scale:
+          name: dynamic
+        ...
+    """
 
     fixed_scale: Optional[float]
     fixed_reason: str
@@ -76,6 +93,8 @@ def recommend(
     The fixed scale is the largest power of two at which no step overflows, even with gradients that are ``headroom``
     times as large. The policy is the best of several that are simulated on the trace.
 
+    (16384.0, 'dynamic')
+
     Args:
         trace: The gradients of a run.
         limit: The largest representable gradient. Defaults to the limit of the trace.
@@ -83,12 +102,11 @@ def recommend(
         progress: Called with the name of a candidate, the steps before it, and its steps that are done.
 
     Returns:
-        The recommendation with its reasons and warnings.
+            The recommendation with its reasons and warnings.
 
-    >>> import scalekeeper
-    >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
-    >>> found.fixed_scale, found.loss_scale["name"]
-    (16384.0, 'dynamic')
+        >>> import scalekeeper
+        >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
+        >>> found.fixed_scale, found.loss_scale["name"]
     """
     limit = trace.limit if limit is None else float(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)

@@ -63,10 +63,12 @@ def check_inner_optimizer(
         BrokenContractError: A check failed; the error lists all that did.
         InvalidSpecError: ``make_optimizer`` is not a function, or a name in ``leave_out`` is not that of a check.
 
-    .. code:: python
-
-        report = check_inner_optimizer(lambda: MyOptimizer(learning_rate=0.1))
-        print(report)
+    Example:
+        >>> import tensorflow as tf
+        >>> from scalekeeper.testing import INNER_OPTIMIZER_CHECKS, check_inner_optimizer
+        >>> others = [check.name for check in INNER_OPTIMIZER_CHECKS if check.name != "deep_copy"]
+        >>> check_inner_optimizer(lambda: tf.keras.optimizers.SGD(0.1), leave_out=others).summary()
+        'SGD: 1 passed, 0 failed, ... not run'
     """
     checks = inner_optimizer_checks_in_order()
     left_out = known_checks(leave_out, checks)
