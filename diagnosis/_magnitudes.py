@@ -29,6 +29,12 @@ class Spread(NamedTuple):
         subnormal: The share that becomes a subnormal float16 number, with fewer digits: above 2^-25, up to 2^-14. A
             device that flushes subnormal numbers makes these zero, too.
         powers: Power of two p → the number of counted elements in (2^p, 2^(p+1)].
+
+    Example:
+        >>> from scalekeeper.diagnosis import Spread
+        >>> spread = Spread(3, 3, 2.0, 2.0**-30, 0, zero=0.0, overflow=0.0, underflow=1 / 3, subnormal=0.0, powers={-30: 1, 0: 2})
+        >>> spread.largest_scale(), spread.lost_at(1.0) == 1 / 3, spread.lost_at(1024.0)
+        (16384.0, True, 0.0)
     """
 
     elements: int

@@ -54,6 +54,12 @@ class Finding(NamedTuple):
         phase: ``forward``, ``backward``, or None.
         message: What was found.
         advice: What to do.
+
+    Example:
+        >>> from scalekeeper.diagnosis import Finding
+        >>> finding = Finding("overflow", "error", "dense", "Exp", "forward", "3 of 64 outputs overflow", "compute it in float32")
+        >>> finding.level, finding.layer
+        ('error', 'dense')
     """
 
     kind: str

@@ -217,8 +217,6 @@ def _log2_correction(fraction: int) -> int:
 def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[State, Any]:
     """Take one step in NumPy.
 
-    (4.0, False)
-
     Args:
         loss_scale: The policy. It is not changed.
         state: The state before the step, as from ``initial_state``.
@@ -228,14 +226,16 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
         The next state, and whether the step is applied.
 
     Raises:
-            StateTypeError: The step changed the names or types of the state.
+        StateTypeError: The step changed the names or types of the state.
 
+    Example:
         >>> import numpy as np
         >>> from scalekeeper import DynamicLossScale, Report
         >>> from scalekeeper.lossscales import advance
         >>> policy = DynamicLossScale(initial_loss_scale=8)
         >>> state, applied = advance(policy, policy.initial_state(), Report(finite=np.bool_(False)))
         >>> float(state["current_loss_scale"]), bool(applied)
+        (4.0, False)
     """
     with np.errstate(all="ignore"):  # overflows are expected
         following = loss_scale.next_state(state, report, OPS)

@@ -79,6 +79,10 @@ class LossScaleOptimizer:
         attribute_overflows: Count for each variable how often its gradient was non-finite.
         watch: Statistics to measure of the gradients of every step: ``"largest_magnitude"``, ``"zero_share"``.
 
+    Attributes:
+        inner_optimizer: The wrapped optimizer.
+        learning_rate: The learning rate of the inner optimizer.
+
     Raises:
         ArgumentError: If an argument has a value that is not allowed.
         WrongArgumentError: If not exactly one Keras optimizer is given, or ``dynamic`` is not a bool.
@@ -86,8 +90,21 @@ class LossScaleOptimizer:
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
     Example:
-        optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), "dynamic")
-        model.compile(optimizer, "mse")
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
+        >>> variable = tf.Variable(1.0)
+        >>> with tf.GradientTape() as tape:
+        ...     loss = optimizer.get_scaled_loss(variable * 2)
+        >>> grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        >>> applied = optimizer.apply_gradients(zip(grads, [variable]), return_decision=True)
+        >>> bool(applied), float(variable), optimizer.loss_scale.state()
+        (True, 0.0, {'current_loss_scale': 32768.0, 'good_steps': 1})
+
+        In ``fit``, the optimizer scales and unscales by itself:
+
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), "dynamic"), "mse")
     """
 
     __module__ = "scalekeeper"  # its public address
@@ -461,15 +478,37 @@ class LossScaleOptimizer:
         self.inner_optimizer.learning_rate = value
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Return the inner optimizer's slot variable of this name for a model variable."""
+        """Return the inner optimizer's slot variable of this name for a model variable.
+
+        Args:
+            var: The model variable.
+            slot_name: The name of the slot, such as ``"momentum"``.
+        """
         return self.inner_optimizer.get_slot(var, slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
-        """Add a slot variable for a model variable to the inner optimizer, and return it."""
+        """Add a slot variable for a model variable to the inner optimizer.
+
+        Args:
+            var: The model variable.
+            slot_name: The name of the slot.
+            initializer: The initializer, or its name.
+
+        Returns:
+            The slot variable.
+        """
         return self.inner_optimizer.add_slot(var, slot_name, initializer)
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a variable to the inner optimizer, and return it."""
+        """Add a variable to the inner optimizer.
+
+        Args:
+            *args: The name, and what else ``add_weight`` of the inner optimizer takes.
+            **kwargs: ``shape``, ``dtype`` and ``initializer``.
+
+        Returns:
+            The variable.
+        """
         return self.inner_optimizer.add_weight(*args, **kwargs)
 
     # Configuration

@@ -94,10 +94,6 @@ def load_document(
 ) -> Document:
     """Read and check a YAML or JSON file, or a mapping, without TensorFlow. Nothing in it is executed.
 
-    ('sgd', 500)
-    >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
-    FixedLossScale(128.0)
-
     Args:
         document: The path of a file, or its content as a mapping.
         target: The TensorFlow that runs it, as for :func:`scalekeeper.registry.target`. Default: the installed one.
@@ -111,14 +107,18 @@ def load_document(
         The valid document.
 
     Raises:
-            DocumentError: The file or an override can't be read or is not valid.
-            InvalidSpecError: The mapping is not valid.
-            UnknownTargetError: The target is not known.
-            ArgumentError: An entry of ``allow`` is not an import path, or one of ``allow_env`` not a name.
+        DocumentError: The file or an override can't be read or is not valid.
+        InvalidSpecError: The mapping is not valid.
+        UnknownTargetError: The target is not known.
+        ArgumentError: An entry of ``allow`` is not an import path, or one of ``allow_env`` not a name.
 
+    Example:
         >>> import scalekeeper
         >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
         >>> document.optimizer.name, document.loss_scale.params.increment_period
+        ('sgd', 500)
+        >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
+        FixedLossScale(128.0)
     """
     chosen, access = target_named(target), access_of(allow, allow_include, allow_env)
     changes = parsed_overrides(overrides)

@@ -171,12 +171,6 @@ class Registry:
     def register(self, name: str, *, aliases: Iterable[str] = (), override: bool = False) -> Callable[[Class], Class]:
         """Return a decorator that registers a class.
 
-        ... class CautiousLossScale(DynamicLossScale):
-        ...     class Params(DynamicLossScale.Params):
-        ...         initial_loss_scale: float = 128.0
-        >>> float(resolve("cautious")())
-        128.0
-
         Args:
             name: The name in specs and documents.
             aliases: Other names for it.
@@ -186,12 +180,18 @@ class Registry:
             The decorator, which returns the class unchanged.
 
         Raises:
-                NameTakenError: Another class has one of the names.
-                ArgumentError: A name is not valid.
-                ArgumentTypeError: The object is not a class, or not a policy.
+            NameTakenError: Another class has one of the names.
+            ArgumentError: A name is not valid.
+            ArgumentTypeError: The object is not a class, or not a policy.
 
+        Example:
             >>> from scalekeeper import DynamicLossScale, register, resolve
             >>> @register("cautious")
+            ... class CautiousLossScale(DynamicLossScale):
+            ...     class Params(DynamicLossScale.Params):
+            ...         initial_loss_scale: float = 128.0
+            >>> float(resolve("cautious")())
+            128.0
         """
         names = self._valid_names(name, aliases)
         origin = _caller()
@@ -218,8 +218,6 @@ class Registry:
 
         Objects of a preset are objects of the class, so saved files do not depend on the name of the preset.
 
-        10000
-
         Args:
             name: The name of the preset.
             cls: The class, or its name.
@@ -229,12 +227,14 @@ class Registry:
             **defaults: The other defaults.
 
         Raises:
-                NameTakenError: Another class has one of the names.
-                InvalidSpecError: A default is not valid.
+            NameTakenError: Another class has one of the names.
+            InvalidSpecError: A default is not valid.
 
+        Example:
             >>> from scalekeeper import register_preset, resolve
             >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
             >>> resolve({"name": "dynamic/slow", "initial_loss_scale": 64}).params.increment_period
+            10000
         """
         names = self._valid_names(name, aliases)
         origin = _caller()

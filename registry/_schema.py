@@ -28,8 +28,6 @@ _NOTES = ("default", "description", "title")  # keywords that stay beside the al
 def document_schema(target: Union[Target, str, None] = None) -> Dict[str, Any]:
     """Return the JSON Schema of a document, with every loss scale that is registered now.
 
-    'scalekeeper document for TensorFlow 2.3.4, Keras 2.4.0'
-
     Args:
         target: The TensorFlow that runs the document: a name such as ``"2.21"``, or a
             :class:`scalekeeper.registry.Target`. Default: the installed one, or else the newest.
@@ -38,10 +36,12 @@ def document_schema(target: Union[Target, str, None] = None) -> Dict[str, Any]:
         The schema as plain values for JSON.
 
     Raises:
-            UnknownTargetError: The target is not known.
+        UnknownTargetError: The target is not known.
 
+    Example:
         >>> import scalekeeper
         >>> scalekeeper.document_schema("2.3")["title"]
+        'scalekeeper document for TensorFlow 2.3.4, Keras 2.4.0'
     """
     target = target if isinstance(target, Target) else target_named(target)
     definitions: Dict[str, Any] = {}

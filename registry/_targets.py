@@ -97,8 +97,6 @@ def known_targets() -> List[Target]:
 def target(given: Optional[str] = None) -> Target:
     """Return the target of a name.
 
-    ('2.21-keras3', '2.3', '2.21-tf_keras')
-
     Args:
         given: ``2.0`` … ``2.21``, from 2.16 on with ``-tf_keras`` or ``-keras3`` (the default); or ``tf_keras`` or
             ``keras3`` for the newest. Default: the installed TensorFlow, or else the newest.
@@ -107,10 +105,12 @@ def target(given: Optional[str] = None) -> Target:
         The target.
 
     Raises:
-            UnknownTargetError: There is no such target.
+        UnknownTargetError: There is no such target.
 
+    Example:
         >>> from scalekeeper.registry import target
         >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
+        ('2.21-keras3', '2.3', '2.21-tf_keras')
     """
     if given is None:
         return _installed() or Target(_NAMES[-1])

@@ -52,6 +52,15 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
 
     Raises:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> scalekeeper.save_model(model, "model.h5")
+        >>> scalekeeper.inspect("model.h5").loss_scale.state
+        {'current_loss_scale': 32768.0, 'good_steps': 0.0}
     """
     path = os.fspath(path)
     if not path.endswith((".keras", ".h5", ".hdf5")) and not _saves_trainable_saved_models():

@@ -93,8 +93,6 @@ def recommend(
     The fixed scale is the largest power of two at which no step overflows, even with gradients that are ``headroom``
     times as large. The policy is the best of several that are simulated on the trace.
 
-    (16384.0, 'dynamic')
-
     Args:
         trace: The gradients of a run.
         limit: The largest representable gradient. Defaults to the limit of the trace.
@@ -102,11 +100,13 @@ def recommend(
         progress: Called with the name of a candidate, the steps before it, and its steps that are done.
 
     Returns:
-            The recommendation with its reasons and warnings.
+        The recommendation with its reasons and warnings.
 
+    Example:
         >>> import scalekeeper
         >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
         >>> found.fixed_scale, found.loss_scale["name"]
+        (16384.0, 'dynamic')
     """
     limit = trace.limit if limit is None else float(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)

@@ -30,8 +30,6 @@ def simulate(
 ) -> Simulation:
     """Run a policy over a trace, starting from its initial state, without TensorFlow.
 
-    ([32768.0, 32768.0, 16384.0, 16384.0], 1)
-
     Args:
         policy: Anything that :func:`scalekeeper.resolve` accepts.
         trace: The gradients of a run. A step overflows when its largest gradient times the loss scale exceeds
@@ -43,12 +41,14 @@ def simulate(
         The loss scale of every step, whether it was applied and whether it overflowed, and the final state.
 
     Raises:
-            InvalidSpecError: The policy or the limit is not valid, or the policy has no pure step.
+        InvalidSpecError: The policy or the limit is not valid, or the policy has no pure step.
 
+    Example:
         >>> import scalekeeper
         >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
         >>> result = scalekeeper.simulate({"name": "dynamic", "increment_period": 2}, trace)
         >>> result.scale.tolist(), result.steps_lost
+        ([32768.0, 32768.0, 16384.0, 16384.0], 1)
     """
     return _run(_fill_by_generated_loop, simulated_policy(policy), trace, limit, progress)
 

@@ -95,10 +95,6 @@ def sweep(
 ) -> Sweep:
     """Simulate a policy with every combination of some parameters, without TensorFlow.
 
-    [1, 1, 1, 1]
-    >>> found.best_by_mean_scale.values
-    {'increment_period': 2, 'backoff_factor': 0.5}
-
     Args:
         policy: A name, a number or a mapping with a name, as for :func:`scalekeeper.resolve`.
         trace: The gradients of a run, as for :func:`scalekeeper.simulate`.
@@ -110,12 +106,16 @@ def sweep(
         The results of all combinations, and the best of them.
 
     Raises:
-            InvalidSpecError: The policy, an axis or a combination is not valid. Nothing has been simulated.
+        InvalidSpecError: The policy, an axis or a combination is not valid. Nothing has been simulated.
 
+    Example:
         >>> import scalekeeper
         >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
         >>> found = scalekeeper.sweep("dynamic", trace, {"increment_period": [2, 100], "backoff_factor": [0.5, 0.25]})
         >>> [point.steps_lost for point in found.points]
+        [1, 1, 1, 1]
+        >>> found.best_by_mean_scale.values
+        {'increment_period': 2, 'backoff_factor': 0.5}
     """
     base = as_mapping(node_of(policy), ("loss_scale",))
     if base is None:

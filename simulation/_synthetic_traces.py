@@ -18,10 +18,6 @@ _LARGEST_LOG2 = 120.0  # keeps magnitudes within float32
 def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST) -> Trace:
     """Return a trace whose steps overflow at every loss scale above the given one.
 
-    [False, False]
-    >>> overflowing_above(1024, steps=2).overflows_at(1025).tolist()
-    [True, True]
-
     Args:
         scale: The largest loss scale that does not overflow.
         steps: The number of steps.
@@ -31,10 +27,14 @@ def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = F
         The trace.
 
     Raises:
-            InvalidSpecError: The scale or the number of steps is out of range.
+        InvalidSpecError: The scale or the number of steps is out of range.
 
+    Example:
         >>> from scalekeeper.simulation import overflowing_above
         >>> overflowing_above(1024, steps=2).overflows_at(1024).tolist()
+        [False, False]
+        >>> overflowing_above(1024, steps=2).overflows_at(1025).tolist()
+        [True, True]
     """
     if not 1e-30 <= scale <= 1e30:
         raise InvalidSpecError([Problem((), f"{shown(scale)} must be a number between 1e-30 and 1e30", "value")])
@@ -105,8 +105,6 @@ MODELS: Dict[str, Type[Lognormal]] = {
 def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST, **parameters: Any) -> Trace:
     """Return a synthetic trace.
 
-    (1000, True)
-
     Args:
         model: The name of a model: ``lognormal``, ``decaying``, ``spikes`` or ``drifting``.
         steps: The number of steps.
@@ -117,11 +115,13 @@ def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LAR
         The trace.
 
     Raises:
-            InvalidSpecError: The model, a parameter or the number of steps is not valid.
+        InvalidSpecError: The model, a parameter or the number of steps is not valid.
 
+    Example:
         >>> from scalekeeper.simulation import synthetic
         >>> trace = synthetic("spikes", steps=1000, share=0.01, seed=7)
         >>> len(trace), len(trace) == len(synthetic("lognormal", steps=1000))
+        (1000, True)
     """
     if model not in MODELS:
         raise InvalidSpecError([Problem((), unknown("model", model, list(MODELS)), "unknown_name")])

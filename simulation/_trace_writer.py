@@ -22,11 +22,6 @@ class TraceWriter:
     It flushes when it is closed and every ``flush_seconds``, but spends at most 2 % of the time on writing. A killed
     run loses its last steps. A step takes 8 bytes of memory, 12 with zero shares.
 
-    ...     writer.append(0.25, 1024.0)
-    ...     writer.extend([0.5, float("inf")], [1024.0, 2048.0])
-    >>> read_trace(path).largest.tolist()
-    [0.25, 0.5, inf]
-
     Args:
         path: The file. Its extension decides the format.
         facts: Facts about the run, as plain values for JSON.
@@ -36,13 +31,18 @@ class TraceWriter:
         resume: Whether to continue the trace in the file, if it exists.
 
     Raises:
-            ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
+        ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
 
+    Example:
         >>> import os, tempfile
         >>> from scalekeeper import read_trace
         >>> from scalekeeper.simulation import TraceWriter
         >>> path = os.path.join(tempfile.mkdtemp(), "run.csv")
         >>> with TraceWriter(path, facts={"model": "small"}) as writer:
+        ...     writer.append(0.25, 1024.0)
+        ...     writer.extend([0.5, float("inf")], [1024.0, 2048.0])
+        >>> read_trace(path).largest.tolist()
+        [0.25, 0.5, inf]
     """
 
     def __init__(

@@ -18,8 +18,6 @@ _A_LITTLE_MORE = 1.0 + 2.0**-40
 class Trace:
     """The gradients of a run, one entry for each step.
 
-    (3, [False, False, True], [False, True, True])
-
     Args:
         largest: The largest magnitude among the unscaled gradients of each step; inf where they were not all finite.
         scale: The loss scale of each step, or of all.
@@ -28,11 +26,13 @@ class Trace:
         facts: Facts about the run, as plain values for JSON.
 
     Raises:
-            InvalidSpecError: A value is not valid.
+        InvalidSpecError: A value is not valid.
 
+    Example:
         >>> from scalekeeper import Trace
         >>> trace = Trace([0.5, float("inf"), 2.0], scale=[1024, 65536, 32768])
         >>> len(trace), trace.overflows_at(32768).tolist(), trace.overflows_at(65536).tolist()
+        (3, [False, False, True], [False, True, True])
     """
 
     def __init__(

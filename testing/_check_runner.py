@@ -21,8 +21,6 @@ from ._subject import Subject
 def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> CheckReport:
     """Check the contract of a policy: run every check of :data:`CHECKS` that applies.
 
-    ([], 10)
-
     Args:
         cls_or_spec: A class, an object, a registered name, or a mapping with a name.
         leave_out: The names of checks to skip.
@@ -31,14 +29,16 @@ def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> Chec
         A report with the outcome of every check. A check that was not run has a reason.
 
     Raises:
-            BrokenContractError: A check failed; the error lists all that did.
-            InvalidSpecError: The policy or a name in ``leave_out`` is not valid.
-            UnsupportedOperationError: The module calls this function at import, in the process of a check.
+        BrokenContractError: A check failed; the error lists all that did.
+        InvalidSpecError: The policy or a name in ``leave_out`` is not valid.
+        UnsupportedOperationError: The module calls this function at import, in the process of a check.
 
+    Example:
         >>> from scalekeeper.testing import CHECKS, check_loss_scale
         >>> in_tensorflow = [check.name for check in CHECKS if check.needs_tensorflow]
         >>> report = check_loss_scale({"name": "dynamic", "increment_period": 3}, leave_out=in_tensorflow)
         >>> report.failed, len(report.passed)
+        ([], 10)
     """
     if os.environ.get(IN_PROCESS):
         raise UnsupportedOperationError(
