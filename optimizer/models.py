@@ -75,7 +75,7 @@ def load_model(
         >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 1024), "mse")
         >>> scalekeeper.save_model(model, "model.h5")
         >>> scalekeeper.load_model("model.h5").optimizer.loss_scale
-        FixedLossScale(loss_scale_value=1024.0)
+        FixedLossScale(1024.0)
     """
     from ..serialization import models
 

@@ -276,7 +276,7 @@ class Registry:
             ...     pass
             >>> with scalekeeper.temporary_registration("mine", Mine):
             ...     scalekeeper.resolve({"name": "mine", "loss_scale_value": 8.0})
-            Mine(loss_scale_value=8.0)
+            Mine(8.0)
         """
         names = self._valid_names(name, aliases)
         plugin = self._new_plugin(names, cls, _caller())
@@ -553,3 +553,10 @@ loss_scales = Registry(
     number=("fixed", "loss_scale_value"),
     methods=("__call__", "update"),
 )
+"""The registry of loss-scale policies, a :class:`Registry`.
+
+Example:
+    >>> from scalekeeper.registry import loss_scales
+    >>> "dynamic" in loss_scales.names()
+    True
+"""

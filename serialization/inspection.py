@@ -97,7 +97,7 @@ def inspect(path: Any) -> Inspection:
     Example:
         >>> import scalekeeper
         >>> scalekeeper.inspect("examples/train.yaml").optimizer
-        'Adam'
+        'adam'
     """
     path = os.fspath(path)
     codec = formats.detect(path)

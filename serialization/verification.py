@@ -63,7 +63,7 @@ class Verification(BaseModel):
         ...     scalekeeper.save_state(optimizer, name)
         >>> result = scalekeeper.verify("a.npz", "b.npz")
         >>> result.equal, [each.name for each in result.differences]
-        (False, ['loss_scale_value'])
+        (False, ['loss scale'])
     """
 
     first: str

@@ -100,6 +100,15 @@ MODELS: Dict[str, Type[Lognormal]] = {
     "spikes": Spikes,
     "drifting": Drifting,
 }
+"""Name → the parameters of each model of :func:`synthetic`.
+
+Example:
+    >>> from scalekeeper.simulation import MODELS
+    >>> sorted(MODELS)
+    ['decaying', 'drifting', 'lognormal', 'spikes']
+    >>> MODELS["spikes"]().seed
+    0
+"""
 
 
 def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST, **parameters: Any) -> Trace:

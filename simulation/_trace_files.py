@@ -44,7 +44,7 @@ def read_trace(path: Path) -> Trace:
     Example:
         >>> import scalekeeper
         >>> len(scalekeeper.read_trace("examples/small_float16.npz"))
-        3000
+        20000
     """
     name = os.fspath(path)
     try:

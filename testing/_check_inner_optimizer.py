@@ -36,6 +36,13 @@ def inner_optimizer_checks_in_order() -> Tuple[Check, ...]:
 
 
 INNER_OPTIMIZER_CHECKS = inner_optimizer_checks_in_order()
+"""The checks of :func:`check_inner_optimizer`, in the order in which they run.
+
+Example:
+    >>> from scalekeeper.testing import INNER_OPTIMIZER_CHECKS
+    >>> [check.name for check in INNER_OPTIMIZER_CHECKS][:3]
+    ['new_optimizers', 'equal_training', 'sparse_gradients']
+"""
 
 
 def check_inner_optimizer(
@@ -66,7 +73,7 @@ def check_inner_optimizer(
     Example:
         >>> import tensorflow as tf
         >>> from scalekeeper.testing import INNER_OPTIMIZER_CHECKS, check_inner_optimizer
-        >>> others = [check.name for check in INNER_OPTIMIZER_CHECKS if check.name != "deep_copy"]
+        >>> others = [check.name for check in INNER_OPTIMIZER_CHECKS if check.name != "new_optimizers"]
         >>> check_inner_optimizer(lambda: tf.keras.optimizers.SGD(0.1), leave_out=others).summary()
         'SGD: 1 passed, 0 failed, ... not run'
     """

@@ -168,7 +168,8 @@ def parsed_docstring(docstring: Optional[str]) -> Docstring:
     text: List[str] = []
     found: Dict[str, List[str]] = {}
     lines = text
-    for line in inspect.cleandoc(docstring or "").splitlines():
+    # click ends the help of a command at a form feed
+    for line in inspect.cleandoc((docstring or "").replace("\f", "")).split("\n"):
         if line.rstrip(":") in SECTIONS and line.endswith(":"):
             lines = found.setdefault(line[:-1], [])
         elif line and not line.startswith(" ") and lines is not text:
@@ -214,7 +215,7 @@ class Definition(NamedTuple):
 
     def has_decorator(self, name: str) -> bool:
         """Return whether a function has a decorator that ends with a name."""
-        return any(ast.unparse(each).split("(")[0].endswith(name) for each in self.node.decorator_list)
+        return any(_dotted(each).endswith(name) for each in self.node.decorator_list)
 
     @property
     def arguments(self) -> List[ast.arg]:
@@ -232,8 +233,14 @@ class Definition(NamedTuple):
     def raised(self) -> List[str]:
         """The names of the classes in the ``raise`` statements of a function, without those of nested functions."""
         found = [each.exc for each in _own_nodes(self.node) if isinstance(each, ast.Raise) and each.exc is not None]
-        names = [ast.unparse(each.func if isinstance(each, ast.Call) else each) for each in found]
-        return [name.split(".")[-1] for name in names]
+        return [_dotted(each).split(".")[-1] for each in found]
+
+
+def _dotted(node: Any) -> str:
+    """Return the name of a class or function in an expression such as ``module.name(…)``."""
+    if isinstance(node, ast.Call):
+        return _dotted(node.func)
+    return f"{_dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def _own_nodes(function: Any) -> Iterator[Any]:
@@ -320,7 +327,7 @@ def _methods(cls: Definition) -> List[Definition]:
 
 def bases(cls: Definition) -> List[str]:
     """Return the names of the base classes."""
-    return [ast.unparse(each) for each in cls.node.bases]
+    return [_dotted(each) for each in cls.node.bases]
 
 
 # Entries
@@ -536,10 +543,16 @@ def _description(docstring: Docstring, page: str, arguments: str = "") -> List[s
             shown = [(_linked(item, page) if name == "Raises" else f"`{item}`", text) for item, text in body]
             parts.append("\n".join([f"**{name}**", "", *(f"- {item}: {_inline(text, page)}" for item, text in shown)]))
         elif name == "Example":
-            parts += ["**Example**", _code(body, "pycon")]
+            parts += ["**Example**", *_example(body, page)]
         else:
             parts.append(f"**{name}:** {_inline(' '.join(body.split()), page)}")
     return parts
+
+
+def _example(body: str, page: str) -> List[str]:
+    """Return code and the sentences between as Markdown."""
+    blocks = body.split("\n\n")
+    return [_code(each, "pycon") if each.startswith(">>> ") else _inline(each, page) for each in blocks]
 
 
 def _paragraph(text: str, page: str) -> str:
