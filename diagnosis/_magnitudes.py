@@ -32,7 +32,8 @@ class Spread(NamedTuple):
 
     Example:
         >>> from scalekeeper.diagnosis import Spread
-        >>> spread = Spread(3, 3, 2.0, 2.0**-30, 0, zero=0.0, overflow=0.0, underflow=1 / 3, subnormal=0.0, powers={-30: 1, 0: 2})
+        >>> shares = {"zero": 0.0, "overflow": 0.0, "underflow": 1 / 3, "subnormal": 0.0}
+        >>> spread = Spread(3, 3, 2.0, 2.0**-30, 0, **shares, powers={-30: 1, 0: 2})
         >>> spread.largest_scale(), spread.lost_at(1.0) == 1 / 3, spread.lost_at(1024.0)
         (16384.0, True, 0.0)
     """

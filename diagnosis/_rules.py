@@ -57,7 +57,8 @@ class Finding(NamedTuple):
 
     Example:
         >>> from scalekeeper.diagnosis import Finding
-        >>> finding = Finding("overflow", "error", "dense", "Exp", "forward", "3 of 64 outputs overflow", "compute it in float32")
+        >>> message, advice = "3 of 64 outputs overflow", "compute it in float32"
+        >>> finding = Finding("overflow", "error", "dense", "Exp", "forward", message, advice)
         >>> finding.level, finding.layer
         ('error', 'dense')
     """

@@ -42,7 +42,8 @@ class Inspection(BaseModel):
         iterations: The iterations of the optimizer.
         learning_rate: The last learning rate.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"`` or ``"hold"``.
-        skips: The counters of skipped steps: ``total``, ``in_a_row``, ``last``, ``overflows``; empty if no step was skipped.
+        skips: The counters of skipped steps: ``total``, ``in_a_row``, ``last``, ``overflows``; empty if no step was
+            skipped.
         variables: The shapes of the model's variables, by name.
         slots: The shapes of the slots, by variable and slot.
         unnamed: The shapes of the optimizer's variables, if the file has no names for them.

@@ -6,6 +6,7 @@ The modules are parsed and not run, because those of the optimizer need TensorFl
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import ast
+import builtins
 import functools
 import importlib
 import inspect
@@ -36,10 +37,11 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         [
             ("optimizer.md", "LossScaleOptimizer"),
             ("optimizer.md#several-optimizers-one-loss-scale", "SharedLossScale"),
-            ("optimizer.md#configuration", "custom_objects"),
-            ("monitoring.md", "Telemetry LossScaleLogger"),
+            ("optimizer.md#keras-object-registration", "custom_objects"),
+            ("monitoring.md#read-the-telemetry", "Telemetry"),
+            ("monitoring.md#in-keras", "LossScaleLogger"),
             ("saving.md", "ModelCheckpoint"),
-            ("simulating.md", "TraceRecorder"),
+            ("simulating.md#traces", "TraceRecorder"),
         ],
     ),
     "policies": (
@@ -47,9 +49,9 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         "The built-in policies, the base class of your own, and their registration.",
         [
             ("policies.md", "DynamicLossScale FixedLossScale NoLossScale ScheduledLossScale TolerantLossScale"),
-            ("policies.md", "AdaptiveWindowLossScale LogMaxLossScale LossScale LossScaleParams Report"),
-            ("policies.md", "register register_preset resolve temporary_registration"),
-            ("policies.md", "NumpyOps advance presets loss_scales Registry"),
+            ("policies.md", "AdaptiveWindowLossScale LogMaxLossScale presets resolve"),
+            ("policies.md#write-a-policy", "LossScale LossScaleParams Report NumpyOps advance"),
+            ("policies.md#register", "register register_preset temporary_registration loss_scales Registry"),
         ],
     ),
     "documents": (
@@ -65,8 +67,12 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         "Files",
         "Save, load, inspect, convert and compare files of every version.",
         [
-            ("saving.md", "save_model load_model restore RestoreReport save_state read_state"),
-            ("files.md", "inspect Inspection convert convert_folder Conversion verify Verification"),
+            ("saving.md#a-whole-model", "save_model load_model"),
+            ("saving.md#a-model-that-you-build-in-code", "restore RestoreReport"),
+            ("saving.md#the-state-itself", "save_state read_state"),
+            ("files.md#inspect-a-file", "inspect Inspection"),
+            ("files.md#convert-a-file", "convert convert_folder Conversion"),
+            ("files.md#compare-two-files", "verify Verification"),
         ],
     ),
     "formats": (
@@ -82,8 +88,10 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         "Simulation",
         "Run policies over recorded or synthetic gradients, without TensorFlow.",
         [
-            ("simulating.md", "simulate Simulation recommend Recommendation sweep Sweep SweepPoint"),
-            ("simulating.md", "Trace TraceWriter read_trace write_trace"),
+            ("simulating.md", "simulate Simulation"),
+            ("simulating.md#a-loss-scale-from-a-trace", "recommend Recommendation"),
+            ("simulating.md#try-many-parameters", "sweep Sweep SweepPoint"),
+            ("simulating.md#traces", "Trace TraceWriter read_trace write_trace"),
             ("simulating.md", "synthetic overflowing_above MODELS parse_model simulate_every_step"),
         ],
     ),
@@ -96,8 +104,11 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         "Testing",
         "Check your own policy or inner optimizer.",
         [
-            ("testing.md", "check_loss_scale loss_scale_checks CHECKS"),
-            ("testing.md", "check_inner_optimizer inner_optimizer_checks INNER_OPTIMIZER_CHECKS"),
+            ("testing.md#the-checks", "check_loss_scale loss_scale_checks CHECKS"),
+            (
+                "optimizer.md#check-your-own-optimizer",
+                "check_inner_optimizer inner_optimizer_checks INNER_OPTIMIZER_CHECKS",
+            ),
             ("testing.md", "CheckReport Outcome"),
         ],
     ),
@@ -453,21 +464,22 @@ def _page(name: str) -> str:
 
 def _section(entry: Entry) -> str:
     found = entry.definition
-    parts = [f"## {entry.heading}"]
+    parts = [f"## `{entry.heading}`"]
     if found.is_function:
         parts.append(_code(signature(entry.address, found)))
     elif entry.policy is not None:
         parts.append(_code(_signature_of_policy(entry)))
     elif entry.constructor is not None:
         parts.append(_code(signature(entry.address, entry.constructor)))
-    elif not isinstance(found.node, ast.Module):
+    else:
         parts.append(_code(entry.address))
-    if found.is_class and bases(found):
-        parts.append("Bases: " + ", ".join(_linked(each, entry.page) for each in bases(found)) + ".")
+    shown = [each for each in bases(found) if _is_public(each)] if found.is_class else []
+    if shown:
+        parts.append("Bases: " + ", ".join(_linked(each, entry.page) for each in shown) + ".")
     parts += _description(found.docstring, entry.page, _table_of_policy(entry))
     parts.append(f"Explained in [{_title(entry.explained)}](../{entry.explained}).")
     for member, versions in entry.members:
-        parts.append(f"### {entry.name}.{member.node.name}")
+        parts.append(f"### `{entry.name}.{member.node.name}`")
         is_property = member.has_decorator("property")
         named = f"{entry.name}.{member.node.name}"
         parts.append(_code(named if is_property else signature(named, member)))
@@ -475,6 +487,11 @@ def _section(entry: Entry) -> str:
         if versions and "Versions" not in member.docstring.sections:
             parts.append(f"**Versions:** {versions}")
     return "\n\n".join(parts)
+
+
+def _is_public(base: str) -> bool:
+    """Return whether a base class is public here, of Python or of Keras."""
+    return base in entries() or base in DATA_OF_CLASSES or hasattr(builtins, base) or "." in base
 
 
 def _table_of_policy(entry: Entry) -> str:
@@ -525,6 +542,7 @@ def _default(function: Definition, node: Any) -> str:
 
 
 def _wrapped(address: str, parameters: List[str], returned: str) -> str:
+    parameters = [each if '"' in each else each.replace("'", '"') for each in parameters]
     line = f"{address}({', '.join(parameters)}){returned}"
     if len(line) <= WIDTH:
         return line
