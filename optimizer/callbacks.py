@@ -202,6 +202,9 @@ class TraceRecorder(_LossScaleCallback):
         resume: Whether to continue an existing file.
         flush_seconds: How often the file is written, in seconds.
 
+    Versions:
+        Up to TensorFlow 2.1, a second ``fit`` with this callback traces no steps.
+
     Example:
         >>> import numpy as np
         >>> import tensorflow as tf

@@ -89,6 +89,10 @@ class LossScaleOptimizer:
         InvalidSpecError: If ``loss_scale`` or the last three arguments are invalid.
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
+    Versions:
+        TensorFlow 2.0 to 2.21, with every optimizer of their Kerases. Members that not every version has name their
+        versions. Keras 3 adds the variables ``dynamic_scale`` and ``step_counter``.
+
     Example:
         >>> import tensorflow as tf
         >>> import scalekeeper

@@ -39,6 +39,9 @@ class SharedLossScale:
         ArgumentError: If the policy has its own ``update``, which decides and updates at once.
         InvalidSpecError: If ``loss_scale`` is invalid.
 
+    Versions:
+        Every version, in eager mode and in ``tf.function``. A graph of TensorFlow 1 has no such step.
+
     Example:
         >>> import tensorflow as tf
         >>> import scalekeeper

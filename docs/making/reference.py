@@ -136,13 +136,13 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
         [("installing.md", "__version__"), ("command_line.md", "main run")],
     ),
 }
-# modules of the adapters → the versions that have a method which only they have
+# modules of the adapters → the versions of a method that the public class lacks and this is the first to define
 ADAPTERS = {
     "scalekeeper.optimizer._keras.slotless_optimizers": "The new optimizers of TensorFlow 2.11 to 2.15, tf_keras and "
     "Keras 3.",
-    "scalekeeper.optimizer._keras.keras3": "Keras 3.",
     "scalekeeper.optimizer._keras.keras2_new_optimizers": "The new optimizers of TensorFlow 2.11 to 2.15, tf_keras and "
     "Keras 3.",
+    "scalekeeper.optimizer._keras.keras3": "Keras 3.",
     "scalekeeper.optimizer._keras.optimizer_v2": "TensorFlow 2.4 to 2.10, and `legacy` optimizers.",
     "scalekeeper.optimizer._keras.tf_2_0_to_2_3": "TensorFlow 2.0 to 2.3.",
 }

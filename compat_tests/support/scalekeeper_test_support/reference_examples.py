@@ -4,11 +4,13 @@ from typing import Dict, Iterator, Tuple
 
 import contextlib
 import doctest
+import functools
 import os
 
 from scalekeeper_test_support.repository import load_script, repository_path
 
 
+@functools.lru_cache(maxsize=None)
 def examples() -> Dict[str, Tuple[str, bool]]:
     """Return public name, or name and member → its example, and whether that needs TensorFlow."""
     found = {}
