@@ -198,7 +198,7 @@ def _items(body: str) -> List[Tuple[str, str]]:
     for line in body.splitlines():
         name = re.match(r"(\*{0,2}[\w.]+): +(.*)", line)
         if name:
-            items.append((name.group(1).lstrip("*"), name.group(2)))
+            items.append((name.group(1), name.group(2)))
         elif items:
             items[-1] = (items[-1][0], f"{items[-1][1]} {line.strip()}".rstrip())
     return items
@@ -582,20 +582,21 @@ def _paragraph(text: str, page: str) -> str:
 
 def _inline(text: str, page: str) -> str:
     """Return a sentence with its roles as links and its code between single backticks."""
-    text = re.sub(r":\w+:`~?([\w.]+)`", lambda match: _linked(match.group(1), page), text)
+    text = re.sub(r":meth:`(\w+)`", r"``\1``", text)  # of the same class
+    text = re.sub(r":\w+:`([\w.]+)`", lambda match: _linked(match.group(1), page), text)
     return text.replace("``", "`")
 
 
 def _linked(name: str, page: str) -> str:
-    """Return a name as code, with a link if it is public."""
-    short = name.replace("scalekeeper.", "")
-    for candidate in (name.rpartition(".")[2], short.partition(".")[0]):
-        entry = entries().get(candidate)
-        if entry is not None and (candidate != "Finding" or page == "diagnosis"):
-            member = short.rpartition(".")[2] if candidate == short.partition(".")[0] else candidate
-            anchor = _anchor(entry.heading + ("" if member == candidate else member))
-            return f"[`{short}`]({'' if entry.page == page else entry.page + '.md'}#{anchor})"
-    return f"`{short}`"
+    """Return a name such as ``resolve``, ``registry.Target`` or ``Trace.first`` as code, with a link if it is public."""
+    parts = name.split(".")
+    while ".".join(["scalekeeper", *parts[:1]]) in ROOMS or parts[0] == "scalekeeper":
+        parts = parts[1:]
+    entry = entries().get(parts[0])
+    if entry is None:
+        return f"`{name}`"
+    anchor = _anchor("".join([entry.heading, *parts[1:]]))
+    return f"[`{'.'.join(parts)}`]({'' if entry.page == page else entry.page + '.md'}#{anchor})"
 
 
 def _anchor(heading: str) -> str:

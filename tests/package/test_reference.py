@@ -24,7 +24,7 @@ def missing(found, is_member=False):
     """Return what the docstring of a function lacks."""
     sections = found.docstring.sections
     names = [each.arg for each in found.arguments]
-    documented = [name for name, _ in sections.get("Args", [])]
+    documented = [name.lstrip("*") for name, _ in sections.get("Args", [])]
     lacks = [] if documented == names else [f"Args {documented}, not {names}"]
     returns = found.node.returns
     summary = found.docstring.summary
@@ -48,7 +48,7 @@ def missing_in_class(entry):
     sections, constructor = found.docstring.sections, entry.constructor
     if constructor is not None and entry.policy is None:
         names = [each.arg for each in constructor.arguments]
-        documented = [name for name, _ in sections.get("Args", [])]
+        documented = [name.lstrip("*") for name, _ in sections.get("Args", [])]
         lacks += [] if documented == names else [f"Args {documented}, not {names}"]
         lacks += missing_errors(constructor, sections)
     attributes = {name for name, _ in sections.get("Attributes", [])}
