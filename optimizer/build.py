@@ -44,7 +44,7 @@ def build(
         >>> float(optimizer.loss_scale)
         128.0
         >>> optimizer = scalekeeper.build("examples/train.yaml", overrides=["optimizer.learning_rate=1e-4"])
-        >>> round(float(optimizer.inner_optimizer.learning_rate), 6)
+        >>> round(float(optimizer.lr.numpy()), 6)
         0.0001
     """
     checked = load_document(

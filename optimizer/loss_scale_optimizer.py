@@ -102,7 +102,7 @@ class LossScaleOptimizer:
         ...     loss = optimizer.get_scaled_loss(variable * 2)
         >>> grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
         >>> applied = optimizer.apply_gradients(zip(grads, [variable]), return_decision=True)
-        >>> bool(applied), float(variable), optimizer.loss_scale.state()
+        >>> bool(applied), float(variable.numpy()), optimizer.loss_scale.state()
         (True, 0.0, {'current_loss_scale': 32768.0, 'good_steps': 1})
 
         In ``fit``, the optimizer scales and unscales by itself:

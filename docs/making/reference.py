@@ -588,7 +588,7 @@ def _inline(text: str, page: str) -> str:
 
 
 def _linked(name: str, page: str) -> str:
-    """Return a name such as ``resolve``, ``registry.Target`` or ``Trace.first`` as code, with a link if it is public."""
+    """Return a name such as ``resolve``, ``registry.Target`` or ``Trace.first`` as code, a public one with a link."""
     parts = name.split(".")
     while ".".join(["scalekeeper", *parts[:1]]) in ROOMS or parts[0] == "scalekeeper":
         parts = parts[1:]
