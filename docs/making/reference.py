@@ -574,10 +574,8 @@ def _example(body: str, page: str) -> List[str]:
 
 
 def _paragraph(text: str, page: str) -> str:
-    """Return a paragraph; one with indented lines is a description of steps, and keeps its lines."""
-    if "\n " in text:
-        return _code(text.replace("``", ""), "text")
-    return _inline(" ".join(text.split()), page)
+    """Return a paragraph on one line, or a list as it is."""
+    return _inline(text if text.startswith("- ") else " ".join(text.split()), page)
 
 
 def _inline(text: str, page: str) -> str:
