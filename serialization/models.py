@@ -45,13 +45,15 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
 
     Args:
         model: A compiled model.
-        path: The file: ``.h5`` for H5, ``.keras``, or anything else for a SavedModel. Keras 3 has no SavedModels
-            that can be trained further.
+        path: The file: ``.h5`` for H5, ``.keras``, or anything else for a SavedModel.
         probe: Whether to record what the model computes from inputs that a fixed rule makes, in inference mode.
             :func:`load_model` compares it with what the loaded model computes. The model is called for it.
 
     Raises:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
+
+    Versions:
+        Keras 3 has no SavedModels that can be trained further, and raises the error for them.
 
     Example:
         >>> import tensorflow as tf
