@@ -415,7 +415,7 @@ def public_names() -> Dict[str, str]:
     """Return the address of each public name: the first of ROOMS where it is in ``__all__``."""
     found: Dict[str, str] = {}
     for room in ROOMS:
-        for name in __import__(room, fromlist=["__all__"]).__all__:
+        for name in importlib.import_module(room).__all__:
             found.setdefault(name, f"{room}.{name}")
     return found
 
