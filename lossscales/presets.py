@@ -3,6 +3,11 @@
 An original without a minimum goes to 0 after enough overflows and stays there; its preset stops at the smallest normal
 float32. An original without a maximum goes to infinity; its preset grows while the result is finite. Where an original
 raises an error after too many overflows, use ``stop_after_skips`` of the optimizer.
+
+Example:
+    >>> import scalekeeper
+    >>> scalekeeper.resolve("dynamic/pytorch").params.initial_loss_scale
+    65536.0
 """
 
 from typing import Any, Dict, NamedTuple

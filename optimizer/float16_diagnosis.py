@@ -59,7 +59,13 @@ def diagnose(
         UnsupportedOperationError: Eager execution is off.
 
     Example:
-        print(scalekeeper.diagnose(model, x, y))
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> found = scalekeeper.diagnose(model, np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), loss="mse")
+        >>> found.findings
+        ()
     """
     _require_diagnosable(model, loss, batch_size, batches, loss_scale)
     data = Batch(x, y, sample_weight)

@@ -60,7 +60,21 @@ def access_of(
 
 
 class Document(NamedTuple):
-    """A valid document: the optimizer to build, its loss scale, and its options."""
+    """A valid document: the optimizer to build, its loss scale, and its options.
+
+    Attributes:
+        optimizer: The optimizer to build.
+        loss_scale: The policy.
+        skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"`` or ``"native"``.
+        target: The TensorFlow that the document was checked for.
+        monitoring: The options ``stop_after_skips``, ``attribute_overflows`` and ``watch``.
+
+    Example:
+        >>> import scalekeeper
+        >>> document = scalekeeper.load_document({"optimizer": "adam", "stop_after_skips": 100}, target="2.3")
+        >>> document.loss_scale, document.monitoring.stop_after_skips, document.target.name
+        (DynamicLossScale(current_loss_scale=32768.0, num_good_steps=0, initial_loss_scale=32768.0, ...), 100, '2.3')
+    """
 
     optimizer: OptimizerSpec
     loss_scale: Any
@@ -98,12 +112,13 @@ def load_document(
         UnknownTargetError: The target is not known.
         ArgumentError: An entry of ``allow`` is not an import path, or one of ``allow_env`` not a name.
 
-    >>> import scalekeeper
-    >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
-    >>> document.optimizer.name, document.loss_scale.params.increment_period
-    ('sgd', 500)
-    >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
-    FixedLossScale(128.0)
+    Example:
+        >>> import scalekeeper
+        >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
+        >>> document.optimizer.name, document.loss_scale.params.increment_period
+        ('sgd', 500)
+        >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
+        FixedLossScale(128.0)
     """
     chosen, access = target_named(target), access_of(allow, allow_include, allow_env)
     changes = parsed_overrides(overrides)

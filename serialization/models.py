@@ -45,13 +45,24 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
 
     Args:
         model: A compiled model.
-        path: The file: ``.h5`` for H5, ``.keras``, or anything else for a SavedModel. Keras 3 has no SavedModels
-            that can be trained further.
+        path: The file: ``.h5`` for H5, ``.keras``, or anything else for a SavedModel.
         probe: Whether to record what the model computes from inputs that a fixed rule makes, in inference mode.
             :func:`load_model` compares it with what the loaded model computes. The model is called for it.
 
     Raises:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
+
+    Versions:
+        Keras 3 has no SavedModels that can be trained further, and raises the error for them.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> scalekeeper.save_model(model, "model.h5")
+        >>> scalekeeper.inspect("model.h5").loss_scale.state
+        {'current_loss_scale': 32768.0, 'good_steps': 0.0}
     """
     path = os.fspath(path)
     if not path.endswith((".keras", ".h5", ".hdf5")) and not _saves_trainable_saved_models():

@@ -54,6 +54,16 @@ class RestoreReport(NamedTuple):
             position.
         complete: Whether everything in the model and its optimizer came from the file, and all of the file was used.
         assumptions: What the file does not tell and was taken as Keras itself does, in sentences.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> scalekeeper.save_model(model, "model.h5", probe=False)
+        >>> report = scalekeeper.restore(model, "model.h5")
+        >>> report.complete, report.missing
+        (True, [])
     """
 
     path: str
@@ -109,6 +119,17 @@ def restore(
         AmbiguousMatchError: Several models or optimizers in a checkpoint fit.
         UnreadableFileError: The file is corrupt or has an unknown format.
         MissingFileError: There is no such file.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> def compiled_model():
+        ...     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        ...     model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        ...     return model
+        >>> scalekeeper.save_model(compiled_model(), "model.h5", probe=False)
+        >>> scalekeeper.restore(compiled_model(), "model.h5").complete
+        True
     """
     adapter = adapter_of(model)
     class_name = None if adapter is None else known_class(type(adapter.inner_optimizer).__mro__)

@@ -23,6 +23,13 @@ class SweepPoint(NamedTuple):
         values: The parameters of this combination.
         policy: The policy with them.
         summary: The results, as :meth:`Simulation.summary` returns them.
+
+    Example:
+        >>> import scalekeeper
+        >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
+        >>> point = scalekeeper.sweep("dynamic", trace, {"increment_period": [2]}).points[0]
+        >>> point.values, point.steps_lost
+        ({'increment_period': 2}, 1)
     """
 
     values: Dict[str, Any]
@@ -52,6 +59,13 @@ class Sweep(NamedTuple):
     Attributes:
         axes: The values of each parameter.
         points: The combinations; the values of the last parameter vary fastest.
+
+    Example:
+        >>> import scalekeeper
+        >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
+        >>> found = scalekeeper.sweep("dynamic", trace, {"increment_period": [2, 100]})
+        >>> found.axes, len(found.points)
+        ({'increment_period': (2, 100)}, 2)
     """
 
     axes: Dict[str, Tuple[Any, ...]]
@@ -94,13 +108,14 @@ def sweep(
     Raises:
         InvalidSpecError: The policy, an axis or a combination is not valid. Nothing has been simulated.
 
-    >>> import scalekeeper
-    >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
-    >>> found = scalekeeper.sweep("dynamic", trace, {"increment_period": [2, 100], "backoff_factor": [0.5, 0.25]})
-    >>> [point.steps_lost for point in found.points]
-    [1, 1, 1, 1]
-    >>> found.best_by_mean_scale.values
-    {'increment_period': 2, 'backoff_factor': 0.5}
+    Example:
+        >>> import scalekeeper
+        >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
+        >>> found = scalekeeper.sweep("dynamic", trace, {"increment_period": [2, 100], "backoff_factor": [0.5, 0.25]})
+        >>> [point.steps_lost for point in found.points]
+        [1, 1, 1, 1]
+        >>> found.best_by_mean_scale.values
+        {'increment_period': 2, 'backoff_factor': 0.5}
     """
     base = as_mapping(node_of(policy), ("loss_scale",))
     if base is None:

@@ -53,6 +53,12 @@ def test_the_references_are_made_from_the_code(name):
     assert with_parts(text, load_script(f"docs/making/{name}.py").parts_of_page(), name + ".md") == text
 
 
+def test_the_reference_of_python_is_made_from_the_code():
+    """`python docs/making/render.py` would not change a page of docs/reference/, and would write no other."""
+    made = load_script("docs/making/reference.py").pages()
+    assert {name: page("reference/" + name) for name in os.listdir(os.path.join(ROOT, "docs", "reference"))} == made
+
+
 def test_the_pictures_are_made_from_simulations():
     """`python docs/making/render.py` would not change them; docs/policies.md shows one for each policy."""
     made = load_script("docs/making/pictures.py").pictures()
