@@ -1,6 +1,6 @@
 """Train a CNN with fit in mixed precision: the first steps overflow, then the loss scale finds its level.
 
-python examples/cnn_in_fit.py
+python examples/cnn_in_fit.py  # TensorFlow 2.0 to 2.21
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import scalekeeper
 
 SIZE, CLASSES = 12, 4
 
-tf.random.set_seed(0)
+getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(0)  # Keras seeds itself from 2.7 on
 mixed_precision = tf.keras.mixed_precision
 if hasattr(mixed_precision, "set_global_policy"):
     mixed_precision.set_global_policy("mixed_float16")

@@ -1,6 +1,6 @@
 """Write a training loop that adds up the gradients of several micro-batches, and applies them as one step.
 
-python examples/gradient_accumulation.py
+python examples/gradient_accumulation.py  # TensorFlow 2.0 to 2.21
 
 The scaled gradients are added in float32. The loss scale changes only in apply_gradients, so they all have the same
 loss scale. If one micro-batch overflows, so does the sum, and the whole step is skipped.

@@ -1,6 +1,6 @@
 """Train a transformer with fit in mixed precision: it learns to reverse a sequence.
 
-python examples/transformer_in_fit.py
+python examples/transformer_in_fit.py  # TensorFlow 2.0 to 2.21
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import scalekeeper
 
 LENGTH, TOKENS, WIDTH, HEADS = 6, 8, 32, 2
 
-tf.random.set_seed(0)
+getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(0)  # Keras seeds itself from 2.7 on
 mixed_precision = tf.keras.mixed_precision
 if hasattr(mixed_precision, "set_global_policy"):
     mixed_precision.set_global_policy("mixed_float16")

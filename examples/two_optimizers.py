@@ -1,6 +1,6 @@
 """Train a small GAN in float16: two optimizers with one loss scale, which is updated once in each step.
 
-python examples/two_optimizers.py
+python examples/two_optimizers.py  # TensorFlow 2.0 to 2.21
 """
 
 import numpy as np
@@ -10,7 +10,7 @@ import scalekeeper
 
 STEPS, BATCH = 200, 32
 
-tf.random.set_seed(0)
+getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(0)  # Keras seeds itself from 2.7 on
 mixed_precision = tf.keras.mixed_precision
 if hasattr(mixed_precision, "set_global_policy"):
     mixed_precision.set_global_policy("mixed_float16")

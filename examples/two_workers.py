@@ -1,8 +1,8 @@
 """Train in two processes with MultiWorkerMirroredStrategy: an overflow in one of them is skipped by both.
 
-python examples/two_workers.py
+python examples/two_workers.py  # TensorFlow 2.2 to 2.21
 
-Without TF_CONFIG, the program starts itself twice, as the two workers of a cluster on this machine.
+Without TF_CONFIG, it starts itself twice, as the two workers of a cluster on this machine.
 """
 
 import json
@@ -11,35 +11,35 @@ import socket
 import subprocess
 import sys
 
-STEPS, BATCH = 40, 16
+import numpy as np
+import tensorflow as tf
+
+import scalekeeper
+
+STEPS, BATCH = 20, 16
 
 
 def start_workers():
     """Start one process for each worker; return whether one has failed."""
-    sockets = [socket.socket() for _ in range(2)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{each.getsockname()[1]}" for each in sockets]
-    for each in sockets:
-        each.close()
-    tasks = [{"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}} for index in range(2)]
-    variables = [dict(os.environ, TF_CONFIG=json.dumps(task)) for task in tasks]
-    processes = [subprocess.Popen([sys.executable, __file__], env=each) for each in variables]
+    with socket.socket() as first, socket.socket() as second:
+        first.bind(("127.0.0.1", 0))  # a free port
+        second.bind(("127.0.0.1", 0))
+        cluster = {"worker": ["{}:{}".format(*each.getsockname()) for each in (first, second)]}
+    roles = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
+    command = [sys.executable, os.path.abspath(__file__)]
+    processes = [subprocess.Popen(command, env=dict(os.environ, TF_CONFIG=role)) for role in roles]
     return any([process.wait() for process in processes])
 
 
 def train(index):
-    """Train on the data of one worker."""
-    import numpy as np
-    import tensorflow as tf
-
-    import scalekeeper
-
-    strategy = tf.distribute.experimental.MultiWorkerMirroredStrategy()
+    """Train as one worker, on data of its own."""
+    # up to TensorFlow 2.3 it is experimental
+    distribute = tf.distribute if hasattr(tf.distribute, "MultiWorkerMirroredStrategy") else tf.distribute.experimental
+    strategy = distribute.MultiWorkerMirroredStrategy()
     with strategy.scope():
         inputs = tf.keras.Input((4,))
         model = tf.keras.Model(inputs, tf.keras.layers.Dense(1, kernel_initializer="zeros")(inputs))
-        policy = {"name": "dynamic", "initial_loss_scale": 1024, "increment_period": 10}
+        policy = {"name": "dynamic", "initial_loss_scale": 1024, "increment_period": 4}
         optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.2), policy)
 
     def in_replica(inputs, targets):
@@ -54,12 +54,12 @@ def train(index):
     random = np.random.RandomState(index)
     for number in range(STEPS):
         data = random.randn(BATCH, 4).astype("float32")
-        targets = data.sum(axis=1, keepdims=True)
-        if (number, index) == (14, 1):
-            targets[3] = np.inf
-        losses.append(float(step(tf.constant(data), tf.constant(targets))))
-    weights = np.round(model.get_weights()[0].ravel(), 4)
-    print(f"worker {index}: loss {losses[0]:.3f} -> {losses[-1]:.1e}, skipped {optimizer.telemetry.skipped}, {weights}")
+        noise = np.inf if (number, index) == (14, 1) else 0.1
+        targets = data @ np.float32([[1], [2], [3], [4]]) + noise * random.rand(BATCH, 1).astype("float32")
+        losses.append(float(step(tf.constant(data), tf.constant(targets, tf.float32))))
+    weights = ", ".join(f"{each:.6f}" for each in model.get_weights()[0].ravel())
+    skipped, scale = optimizer.telemetry.skipped, float(optimizer.loss_scale)
+    print(f"worker {index}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, skipped {skipped}, scale {scale:.0f}, {weights}")
 
 
 if "TF_CONFIG" in os.environ:
