@@ -12,10 +12,9 @@ import tensorflow as tf
 import scalekeeper
 
 STEPS, BATCH = 40, 32
-
 random = np.random.RandomState(0)
 data = random.randn(STEPS, BATCH, 4).astype("float32")
-targets = np.sin(data.sum(axis=2, keepdims=True))
+targets, weights = np.sin(data.sum(axis=2, keepdims=True)), random.randn(4, 16) / 2
 data[7, 21] = np.inf  # in one micro-batch of the eighth step
 
 
@@ -40,7 +39,8 @@ def train(micro_batches):
 
     @tf.function
     def apply_sums():
-        optimizer.apply_gradients(zip(optimizer.get_unscaled_gradients([tf.identity(each) for each in sums]), variables))
+        gradients = optimizer.get_unscaled_gradients([tf.identity(total) for total in sums])
+        optimizer.apply_gradients(zip(gradients, variables))
         for total in sums:
             total.assign(tf.zeros_like(total))
 
@@ -52,9 +52,9 @@ def train(micro_batches):
     return losses, model.get_weights(), optimizer
 
 
-weights = random.randn(4, 16).astype("float32") / 2
 losses, accumulated, optimizer = train(micro_batches=4)
 _, at_once, other = train(micro_batches=1)
 difference = max(abs(a - b).max() for a, b in zip(accumulated, at_once))
-print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}, skipped {optimizer.telemetry.skipped}, {optimizer.loss_scale.state()}")
-print(f"after {STEPS} steps of one whole batch the weights differ by {difference:.1e}, {other.loss_scale.state()}")
+found = optimizer.telemetry
+print(f"loss {losses[0]:.3f} -> {losses[-1]:.3f}, {found.skipped} skipped, {optimizer.loss_scale.state()}")
+print(f"with whole batches the weights differ by {difference:.1e}, {other.loss_scale.state()}")

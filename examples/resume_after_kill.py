@@ -4,7 +4,6 @@ python examples/resume_after_kill.py  # TensorFlow 2.0 to 2.21
 """
 
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -35,7 +34,7 @@ def build_model():
 
 
 def train(path, killed_after=None):
-    """Train from the file, or from the beginning if there is none; return the losses."""
+    """Train from the file, or from the beginning if there is none."""
     model = build_model()
     if os.path.exists(path):
         scalekeeper.restore(model, path)
@@ -45,9 +44,9 @@ def train(path, killed_after=None):
         if (step + 1) % SAVED_EVERY == 0:
             scalekeeper.save_model(model, path)
         if step + 1 == killed_after:
-            os.kill(os.getpid(), signal.SIGKILL)
-    skipped, scale = model.optimizer.telemetry.skipped, float(model.optimizer.loss_scale)
-    print(f"steps {first} to {STEPS}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, {skipped} skipped, loss scale {scale:.0f}")
+            os.kill(os.getpid(), 9)  # as a machine that is taken away
+    training, found = f"steps {first} to {STEPS}: loss {losses[0]:.4f} -> {losses[-1]:.4f}", model.optimizer.telemetry
+    print(f"{training}, {found.skipped} skipped, loss scale {found.loss_scale:.0f}")
     return losses
 
 

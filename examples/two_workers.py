@@ -16,30 +16,24 @@ import tensorflow as tf
 
 import scalekeeper
 
-STEPS, BATCH = 20, 16
-
 
 def start_workers():
-    """Start one process for each worker; return whether one has failed."""
     with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))  # a free port
-        second.bind(("127.0.0.1", 0))
+        for each in (first, second):
+            each.bind(("127.0.0.1", 0))  # a free port
         cluster = {"worker": ["{}:{}".format(*each.getsockname()) for each in (first, second)]}
     roles = [json.dumps({"cluster": cluster, "task": {"type": "worker", "index": index}}) for index in range(2)]
-    command = [sys.executable, os.path.abspath(__file__)]
-    processes = [subprocess.Popen(command, env=dict(os.environ, TF_CONFIG=role)) for role in roles]
-    return any([process.wait() for process in processes])
+    processes = [subprocess.Popen([sys.executable, __file__], env=dict(os.environ, TF_CONFIG=role)) for role in roles]
+    return max(abs(code) for code in [process.wait() for process in processes])
 
 
 def train(index):
-    """Train as one worker, on data of its own."""
-    # up to TensorFlow 2.3 it is experimental
-    distribute = tf.distribute if hasattr(tf.distribute, "MultiWorkerMirroredStrategy") else tf.distribute.experimental
-    strategy = distribute.MultiWorkerMirroredStrategy()
+    experimental = tf.distribute.experimental  # where the strategy is up to TensorFlow 2.3
+    strategy = getattr(tf.distribute, "MultiWorkerMirroredStrategy", experimental.MultiWorkerMirroredStrategy)()
     with strategy.scope():
         inputs = tf.keras.Input((4,))
         model = tf.keras.Model(inputs, tf.keras.layers.Dense(1, kernel_initializer="zeros")(inputs))
-        policy = {"name": "dynamic", "initial_loss_scale": 1024, "increment_period": 4}
+        policy = scalekeeper.DynamicLossScale(initial_loss_scale=1024, increment_period=4)
         optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.2), policy)
 
     def in_replica(inputs, targets):
@@ -51,18 +45,16 @@ def train(index):
         return loss
 
     step, losses = tf.function(lambda *data: strategy.run(in_replica, args=data)), []
-    random = np.random.RandomState(index)
-    for number in range(STEPS):
-        data = random.randn(BATCH, 4).astype("float32")
-        noise = np.inf if (number, index) == (14, 1) else 0.1
-        targets = data @ np.float32([[1], [2], [3], [4]]) + noise * random.rand(BATCH, 1).astype("float32")
-        losses.append(float(step(tf.constant(data), tf.constant(targets, tf.float32))))
-    weights = ", ".join(f"{each:.6f}" for each in model.get_weights()[0].ravel())
-    skipped, scale = optimizer.telemetry.skipped, float(optimizer.loss_scale)
-    print(f"worker {index}: loss {losses[0]:.4f} -> {losses[-1]:.4f}, skipped {skipped}, scale {scale:.0f}, {weights}")
+    random = np.random.RandomState(index)  # each worker has data of its own
+    for number in range(20):
+        data, noise = random.randn(16, 4), np.inf if (number, index) == (14, 1) else 0.1
+        targets = data @ [[1], [2], [3], [4]] + noise * random.rand(16, 1)
+        losses.append(float(step(tf.constant(data, tf.float32), tf.constant(targets, tf.float32))))
+    weights, found = model.get_weights()[0].ravel(), optimizer.telemetry
+    training = f"loss {losses[0]:.2f} -> {losses[-1]:.4f}, {found.skipped} skipped, loss scale {found.loss_scale:.0f}"
+    print(f"worker {index}: {training}, weights {weights}")
 
 
-if "TF_CONFIG" in os.environ:
-    train(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
-else:
+if "TF_CONFIG" not in os.environ:
     sys.exit(start_workers())
+train(json.loads(os.environ["TF_CONFIG"])["task"]["index"])
