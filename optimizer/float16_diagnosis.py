@@ -3,6 +3,7 @@
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numbers
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -29,6 +30,8 @@ from .loss_scale_optimizer import LossScaleOptimizer
 __all__ = ["diagnose"]
 
 Loss = Union[str, Callable[..., Any]]
+
+_COLORS = re.compile("\x1b\\[[0-9;]*m")
 
 
 def diagnose(
@@ -95,7 +98,7 @@ def diagnose(
             if not reduced:
                 raise exact
             notes.append(
-                f"The model cannot run in float32 ({_brief(exact)}), so the figures are those of its own run: what is "
+                f"The model cannot run in float32 ({brief(exact)}), so the figures are those of its own run: what is "
                 "lost in float16 does not show in them."
             )
             exact = _recorded(model, steps, loss, False, True, 1.0, False, names)
@@ -363,5 +366,9 @@ def _difference(exact: _Recorded, replay: _Recorded) -> Optional[float]:
     return max(differences)
 
 
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300]
+def brief(error: BaseException) -> str:
+    """Return the first line of an error that a library raised while a model ran."""
+    lines = [line for line in map(str.strip, str(error).splitlines()) if line]
+    # Keras 3 writes the layer first, and the error below it, in colors
+    lines = [line for line in lines if not line.startswith("Exception encountered when calling")] or lines
+    return f"{type(error).__name__}: {_COLORS.sub('', lines[0]) if lines else ''}"[:300]
