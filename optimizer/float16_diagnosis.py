@@ -121,9 +121,7 @@ def diagnose(
     return diagnosis_of(exact.run, replay.run, found_bad, facts, _difference(exact, replay), notes)
 
 
-def _require_diagnosable(
-    model: Any, loss: Optional[Loss], batch_size: int, batches: Optional[int]
-) -> None:
+def _require_diagnosable(model: Any, loss: Optional[Loss], batch_size: int, batches: Optional[int]) -> None:
     if not isinstance(model, installed_keras().Model):
         raise ArgumentTypeError(f"model is {shown(model)}; expected a Keras model")
     for name, number in (("batch_size", batch_size), ("batches", batches)):
@@ -279,8 +277,8 @@ def _in_order(given: Any, names: Sequence[str], number: int) -> List[Any]:
     parts = list(given) if isinstance(given, (list, tuple)) else [given]
     if len(parts) != number:
         raise ArgumentError(
-            f"the model has {number} outputs{': ' if names else ''}{', '.join(names)}; expected targets and weights for "
-            f"each of them, in a list or by these names, not {shown(given)}"
+            f"the model has {number} outputs{': ' if names else ''}{', '.join(names)}; expected targets and weights "
+            f"for each of them, in a list or by these names, not {shown(given)}"
         )
     return parts
 

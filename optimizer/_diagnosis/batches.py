@@ -30,9 +30,10 @@ class Batch(NamedTuple):
 
 def data_of(x: Any, y: Any, sample_weight: Any) -> Batch:
     """Return what ``diagnose`` was given; other objects that are arrays, such as data frames, as NumPy's."""
-    parts = [np.asarray(each) if _is_other_array(each) else each for each in (x, y, sample_weight)]
+    x, y, sample_weight = (np.asarray(each) if _is_other_array(each) else each for each in (x, y, sample_weight))
     pack = getattr(installed_keras().utils, "pack_x_y_sample_weight", None)  # up to 2.3, fit always makes a tuple
-    return Batch(*parts, pack is not None and not isinstance(pack(*parts), tuple))
+    is_bare = pack is not None and not isinstance(pack(x, y, sample_weight), tuple)
+    return Batch(x, y, sample_weight, is_bare)
 
 
 def _is_other_array(data: Any) -> bool:
@@ -93,7 +94,8 @@ def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
         def part(each: Any, start: int = start) -> Any:
             return None if each is None else each[start : start + batch_size]
 
-        yield Batch(*(tf.nest.map_structure(part, each) for each in arrays), data.is_bare)
+        x, y, sample_weight = (tf.nest.map_structure(part, each) for each in arrays)
+        yield Batch(x, y, sample_weight, data.is_bare)
 
 
 def bad_data(model: Any, data: Batch, first_sample: int = 0) -> List[BadData]:
