@@ -164,6 +164,11 @@ def needs_connections(
     return bool(_Match(variables, variables, stems, True, True, lambda: connections)._unclear(variables))
 
 
+def layer_key(layer: Layer, classes: Collection[str]) -> Layer:
+    """Return what two layers have in common that only the numbers of Keras tell apart."""
+    return _Match((), (), frozenset({*_own_stems(), *map(_squeezed, classes)}), True, True)._key(layer)
+
+
 def pair_variables(model: Mapping[str, Shape], file: Mapping[str, Shape]) -> Dict[str, str]:
     """Return the pairs of variables of two layers that are the same, by their last names; or by order without names."""
     pairs = _inside(_variables(model, {}), _variables(file, {}))

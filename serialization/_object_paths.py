@@ -14,7 +14,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from ._keras_introspection import all_layers
+from ._keras_introspection import all_layers, own_variables
 from ._matching import INSIDE
 from ._variables import by_owner, weights_of
 
@@ -172,9 +172,7 @@ def _saving_indices(model: Any, indices: Dict[int, int]) -> Iterator[None]:
 
 
 def _saver(layer: Any, indices: Dict[int, int]) -> Callable[[Any], None]:
-    # trainable variables come first, in Keras 3 and in Keras 2
-    lists = (f"_{kind}_{name}" for kind in ("trainable", "non_trainable") for name in ("variables", "weights"))
-    own = [variable for name in lists for variable in vars(layer).get(name, ())]
+    own = own_variables(layer)
 
     def save(store: Any) -> None:
         for number, variable in enumerate(own):

@@ -23,13 +23,31 @@ from ._file_resources import keep_files_open
 from ._keras_introspection import (
     all_layers,
     finalize_layers,
+    functional_models_in,
     holds_models,
+    is_user_class,
     named_layers_in,
     numbers_chosen_names,
+    own_variables,
 )
-from ._matching import ORDER, POSITION, Matching, Shape, common_end, match_owners, pair_variables
+from ._matching import (
+    INSIDE,
+    MAPPING,
+    ORDER,
+    PATH,
+    POSITION,
+    STRUCTURE,
+    Matching,
+    Shape,
+    common_end,
+    layer_key,
+    match_owners,
+    needs_connections,
+    pair_variables,
+)
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import TRAINED, Order, name_weight_list
+from ._variable_order import OWN
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
 from .keras._optimizer_config import class_chain, inner_class
@@ -37,6 +55,7 @@ from .keras._slots import known_class, slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value
 
+_MADE_UP = re.compile(r"[0-9]+|[Vv]ariable(_[0-9]+)?(#[0-9]+)?")  # the names of variables without a name
 _MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
 
 
@@ -206,27 +225,91 @@ class _Live:
         layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and weights_of(layer)]
         return frozenset(layer.name for layer in layers if not layer.trainable)
 
-    def assumed_order(self, matching: Matching) -> List[str]:
-        """Return which layers of a subclassed model were matched by order only although their shapes are equal.
+    def assumed_order(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return what was matched by order only although shapes are equal and nothing in the file proves the order."""
+        found = []
+        if self._numbered_layers(state, matching):
+            listed = ", ".join(self._numbered_layers(state, matching))
+            found.append(
+                f"{listed}: Keras has numbered these layers, and the file does not tell which attributes lead to "
+                "them. They were taken in order. If the program creates them in another order than when it saved the "
+                f"file, they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
+            )
+        for layer, owners in self._numbered_variables(state, matching).items():
+            found.append(
+                f"{', '.join(owners)}: the file numbers these variables of {layer}. They were taken in order. If the "
+                "layer creates them in another order than when the file was saved, they are exchanged: give them names "
+                f"and use scalekeeper.save_model, or {_MAPPING}"
+            )
+        return found + self._numbered_branches(matching)
 
-        A functional model has connections, which decide there.
+    def _numbered_layers(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return layers of a subclassed model, or inside a layer of another one, that only their order tells apart.
+
+        The connections of a functional model decide between its layers, not between those inside one of them.
         """
+        connections = self._connections()
+        groups: Dict[object, Dict[str, List[Shape]]] = {}
+        for owner, rule in matching.rules.items():
+            if rule not in (ORDER, STRUCTURE, POSITION) or owner not in self._shapes:
+                continue
+            layer, around = owner.rpartition("/")[0], None
+            if connections is not None:
+                names = tuple(self._names.get(owner, owner).split("/")[:-1])
+                around = connections.find(names)
+                if around is None or len(names) <= len(around) or self._has_same_path(owner, state, matching):
+                    continue
+                around = (around, layer_key(names, self.classes))
+            groups.setdefault(around, {}).setdefault(layer, []).append(self._shapes[owner])
+        found = []
+        for layers in groups.values():
+            shapes = list(layers.values())
+            found += [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
+        return found
+
+    def _has_same_path(self, owner: str, state: TrainingState, matching: Matching) -> bool:
+        path = state.paths.get(matching.pairs[owner])
+        return path is not None and path == self._paths(state.path_kind).get(owner)
+
+    def _numbered_variables(self, state: TrainingState, matching: Matching) -> Dict[str, List[str]]:
+        """Return the variables that a layer of a user's own has itself and that the file only numbers, by layer.
+
+        The layers of Keras create theirs in the same order always.
+        """
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        found = {}
+        for layer in all_layers(self._model):
+            own = [owners.get(id(each), "") for each in own_variables(layer)] if is_user_class(type(layer)) else []
+            numbered = [owner for owner in own if owner in matching.pairs and self._is_numbered(owner, state, matching)]
+            shapes = [self._shapes[owner] for owner in numbered]
+            alike = [owner for owner in numbered if shapes.count(self._shapes[owner]) > 1]
+            if alike:
+                found[layer.name] = alike
+        return found
+
+    def _is_numbered(self, owner: str, state: TrainingState, matching: Matching) -> bool:
+        """Return whether a variable was matched by its number in its layer."""
+        in_file, rule = matching.pairs[owner], matching.rules.get(owner)
+        by_attribute = rule == PATH and state.paths.get(in_file, INSIDE).split("/")[-2:-1] != [OWN]
+        return rule != MAPPING and not by_attribute and bool(_MADE_UP.fullmatch(in_file.rpartition("/")[2]))
+
+    def _numbered_branches(self, matching: Matching) -> List[str]:
+        """Return the models in a subclassed one whose layers beside each other only their connections tell apart."""
         if self._connections() is not None:
             return []
-        layers: Dict[str, List[Shape]] = {}
-        for owner, rule in matching.rules.items():
-            if rule in (ORDER, POSITION) and owner in self._shapes:
-                layers.setdefault(owner.rpartition("/")[0], []).append(self._shapes[owner])
-        shapes = list(layers.values())
-        alike = [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
-        if not alike:
-            return []
-        text = (
-            f"{', '.join(alike)}: Keras has numbered these layers, and the file does not tell which attributes lead to "
-            "them. They were taken in order. If the program creates them in another order than when it saved the file, "
-            f"they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
-        )
-        return [text]
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        found = []
+        for model in functional_models_in(self._model):
+            inside = {owner for owner in (owners.get(id(each)) for each in weights_of(model)) if owner in matching.rules}
+            connections = connections_in(model) if any(matching.rules[owner] == PATH for owner in inside) else None
+            shapes = shapes_by_owner(weights_of(model))
+            if connections is not None and needs_connections(shapes, nested_names(model), self.classes, connections):
+                found.append(
+                    f"{model.name}: it has layers beside each other that Keras has numbered, and the file does not tell "
+                    "to which inputs or layers each is connected. They were taken in order. If the program creates "
+                    f"them in another order than when it saved the file, they are exchanged: name the layers, or {_MAPPING}"
+                )
+        return found
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
         """Return owner among the trained variables → owner of slots, which may have other names in the file.
@@ -491,7 +574,7 @@ def restore_state(
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     is_complete = not report.missing and not report.unused
-    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(matching), *assumed])
+    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(state, matching), *assumed])
 
 
 def _missing_vocabularies(model: Any, config: Any) -> List[str]:
