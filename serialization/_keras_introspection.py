@@ -80,6 +80,12 @@ def functional_models_in(model: Any) -> List[Any]:
     return [each for each in {id(each): each for each in found}.values() if id(each) not in inside]
 
 
+def metric_variables(model: Any) -> List[Any]:
+    """Return the variables of metrics that a model has in attributes; Keras 2 counts them among its weights."""
+    modules = [each for each in getattr(model, "submodules", ()) if hasattr(each, "update_state")]
+    return [variable for each in modules for variable in each.weights]
+
+
 def own_variables(layer: Any) -> List[Any]:
     """Return the variables that a layer has itself, in the order in which Keras saves them."""
     # trainable variables come first, in Keras 3 and in Keras 2

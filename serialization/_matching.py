@@ -106,6 +106,7 @@ def match_owners(
     has_layer_names: bool = False,
     connections: Optional[_Lookup] = None,
     file_connections: Optional[Connections] = None,
+    names_by_attribute: Optional[Mapping[str, str]] = None,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -128,6 +129,8 @@ def match_owners(
         is_same_program: Whether both are of one program, so that the order of the variables is the same.
         connections: Returns the connections of the model's layers, if they are known.
         file_connections: Those of the file's.
+        names_by_attribute: Owner in the model → its name with attributes in place of the layers inside its layer, as
+            files of Keras 2 have it.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -145,6 +148,7 @@ def match_owners(
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
     match.by_models_at_paths(model_paths or {}, file_paths or {}, has_numbers)
+    match.by_names_with_attributes(names_by_attribute or {})
     match.by_all_names(has_numbers)
     if is_same_program:
         match.by_same_order()
@@ -298,6 +302,23 @@ class _Match:
                 self._pair(owner, other, PATH)
             self._notes += match._notes
             self._elsewhere.update(each.owner for each in model if each.owner not in self._pairs)
+
+    def by_names_with_attributes(self, names: Mapping[str, str]) -> None:
+        """Match the layers inside a layer by the attributes that lead to them."""
+        left = self._left_in_model()
+        renamed = _variables({owner: left[owner].shape for owner in names if owner in left}, names)
+        model = [each for each in renamed if len(each.layer) > 1 and each.leaf.isdigit()]
+        layers = {each.layer[:1] for each in model}
+        file = [each for each in self._left_in_file().values() if len(each.layer) > 1]
+        match = _Match(
+            model, file, self._stems, False, self._is_whole, self._connections, self._file_connections
+        )
+        match.by_names(lambda layer: (layer, layer))
+        for layer in layers:  # a layer whose attributes differ is another one
+            inside = [each.owner for each in model if each.layer[:1] == layer]
+            if all(owner in match._pairs for owner in inside):
+                for owner in inside:
+                    self._pair(owner, match._pairs[owner], PATH)
 
     def by_all_names(self, has_numbers: bool) -> None:
         """Match by names, first whole ones and then parts."""

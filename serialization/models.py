@@ -17,12 +17,13 @@ from ..registry.errors import (
 )
 from . import formats
 from ._atomic import replacing
-from ._keras_introspection import has_layer_names, installed_keras
+from ._keras_introspection import has_layer_names, installed_keras, is_keras_3
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
 from ._object_paths import checkpoint_paths, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, shapes_by_owner, weights_of
+from .formats._keras_weights_h5 import owners_of_model
 from .keras._model_config import rules_of_installed_keras, translate_compile_config
 from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale, shipped
 from .keras.profile import profile_of_package
@@ -68,7 +69,8 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         state.model_names = nested_names(model)
         if not has_layer_names(model):
             state.model_attributes = checkpoint_paths(model)
-            state.model_paths = keras_paths(model) if path.endswith(".keras") else {}
+        if path.endswith(".keras"):  # Keras 3 writes the names of layers
+            state.model_paths = keras_paths(model) if not has_layer_names(model) else _owners_in_file(model)
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)
@@ -78,6 +80,10 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
             state.probe = probe_of(model)
         if state is not None and codec is not None:
             codec.add_state(temporary, state)
+
+
+def _owners_in_file(model: Any) -> Dict[str, str]:
+    return {} if is_keras_3(installed_keras()) else owners_of_model(model)
 
 
 def _saves_trainable_saved_models() -> bool:

@@ -26,6 +26,7 @@ from ._keras_introspection import (
     functional_models_in,
     holds_models,
     is_user_class,
+    metric_variables,
     named_layers_in,
     numbers_chosen_names,
     own_variables,
@@ -50,6 +51,7 @@ from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variable_order import OWN
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
+from .formats._keras_weights_h5 import owners_of_model
 from .keras._optimizer_config import class_chain, inner_class
 from .keras._slots import known_class, slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
@@ -183,7 +185,7 @@ class _Live:
         paths, kind = state.paths, state.path_kind
         if state.variables.keys() == state.model_variables.keys() == state.model_attributes.keys():
             paths, kind = state.model_attributes, CHECKPOINT
-        return match_owners(
+        found = match_owners(
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
             state.is_ordered,
@@ -197,7 +199,16 @@ class _Live:
             has_numbers=numbers_chosen_names(),
             connections=self._connections,
             file_connections=_connections_in_file(state),
+            names_by_attribute=self._names_by_attribute(state),
         )
+        metrics = {id(each) for each in metric_variables(self._model)}  # some files of Keras do not have them
+        missing = [owner for owner in found.missing if id(self.variables[owner]) not in metrics]
+        return found._replace(missing=missing)
+
+    def _names_by_attribute(self, state: TrainingState) -> Mapping[str, str]:
+        if not state.positions or state.has_layer_names or state.paths or state.variables.keys() <= state.model_variables.keys():
+            return {}
+        return {owner: name for owner, name in owners_of_model(self._model).items() if owner not in state.variables}
 
     def _match_trained(self, state: TrainingState) -> Matching:
         """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
@@ -435,6 +446,7 @@ def _name_variables(state: TrainingState) -> None:
         model_paths=state.model_paths,
         file_paths=state.paths,
         has_numbers=numbers_chosen_names(),
+        names_by_attribute=state.model_paths if not state.paths else {},
     ).pairs
     if len(pairs) == len(recorded) == len(shapes):
         names = {in_file: owner for owner, in_file in pairs.items()}
@@ -477,7 +489,8 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
     chosen = [each for candidates in found.values() for each in candidates]
     by_value = {owner: each[0] for owner, each in found.items() if len(each) == 1 and chosen.count(each[0]) == 1}
     pairs = {**same, **by_value}
-    missing = [owner for owner in live.variables if owner not in pairs]
+    metrics = {id(each) for each in metric_variables(model)}
+    missing = [owner for owner, each in live.variables.items() if owner not in pairs and id(each) not in metrics]
     unused = [owner for owner in state.variables if owner not in pairs.values()]
     rules = {**{owner: matching.rules[owner] for owner in same}, **dict.fromkeys(by_value, "value")}
     if missing and not partial:

@@ -12,12 +12,13 @@ import re
 import h5py
 
 from .. import _untrusted_hdf5
-from .._object_paths import KERAS
+from .._keras_introspection import all_layers, has_layer_names, is_model
+from .._object_paths import KERAS, owners_in_keras_file
 from .._untrusted_hdf5 import H5
 from .._variable_order import OWN, Position, Step
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
-from ..training_state import ADDED_SLOTS, TrainingState, Value
+from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer
 
 # where models keep their layers: from TF 2.13 on, and in 2.12
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
@@ -50,6 +51,18 @@ def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Map
         if not has_names:
             state.paths[name], state.path_kind = path, KERAS
     _take_optimizer(state, source, file)
+
+
+def owners_of_model(model: Any) -> Dict[str, str]:
+    """Return owner → the owner of a functional model's variable in files of this layout without names of layers."""
+
+    def read(file: Any) -> Dict[str, Any]:
+        state = TrainingState(Writer("keras"))
+        take(state, H5(file.name, lambda: h5py.File(file.filename, "r")), file, {"config": model.get_config()})
+        return {owner: value.read() for owner, value in state.variables.items()}
+
+    has_inside = has_layer_names(model) and any(all_layers(each)[1:] for each in all_layers(model) if not is_model(each))
+    return owners_in_keras_file(model, read) if has_inside else {}
 
 
 _Found = Tuple[str, str, Position, Value]
