@@ -179,7 +179,7 @@ class _Live:
 
     def match(self, state: TrainingState) -> Matching:
         """Match the model's variables with those of a training state, which gets the names of scalekeeper's record."""
-        _name_variables(state)
+        name_variables(state)
         if not state.variables:
             return self._match_trained(state)._replace(missing=[], unused=[])
         paths, kind = state.paths, state.path_kind
@@ -302,7 +302,8 @@ class _Live:
         """Return whether a variable was matched by its number in its layer."""
         in_file, rule = matching.pairs[owner], matching.rules.get(owner)
         by_attribute = rule == PATH and state.paths.get(in_file, INSIDE).split("/")[-2:-1] != [OWN]
-        return rule != MAPPING and not by_attribute and bool(_MADE_UP.fullmatch(in_file.rpartition("/")[2]))
+        is_number = in_file in state.numbered or bool(_MADE_UP.fullmatch(in_file.rpartition("/")[2]))
+        return rule != MAPPING and not by_attribute and is_number
 
     def _numbered_branches(self, matching: Matching) -> List[str]:
         """Return the models in a subclassed one whose layers beside each other only their connections tell apart."""
@@ -431,7 +432,7 @@ def _connections_in_file(state: TrainingState) -> Optional[Connections]:
     return state.connections or connections_of(state.model_config)
 
 
-def _name_variables(state: TrainingState) -> None:
+def name_variables(state: TrainingState) -> None:
     """Give the variables of a file, and their slots, the names that scalekeeper has recorded."""
     recorded = state.model_variables
     if not recorded or not state.variables or recorded.keys() == state.variables.keys():
@@ -448,7 +449,8 @@ def _name_variables(state: TrainingState) -> None:
         has_numbers=numbers_chosen_names(),
         names_by_attribute=state.model_paths if not state.paths else {},
     ).pairs
-    if len(pairs) == len(recorded) == len(shapes):
+    # the record has all variables of the model, but not those of metrics; elsewhere names may differ
+    if len(pairs) == len(recorded) and (len(recorded) == len(shapes) or state.model_attributes):
         names = {in_file: owner for owner, in_file in pairs.items()}
         if state.slots.keys() <= names.keys():
             state.slots = {names[owner]: slots for owner, slots in state.slots.items()}
@@ -488,6 +490,7 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
     }
     chosen = [each for candidates in found.values() for each in candidates]
     by_value = {owner: each[0] for owner, each in found.items() if len(each) == 1 and chosen.count(each[0]) == 1}
+    _refuse_exchanged(matching.pairs, by_value, path)
     pairs = {**same, **by_value}
     metrics = {id(each) for each in metric_variables(model)}
     missing = [owner for owner, each in live.variables.items() if owner not in pairs and id(each) not in metrics]
@@ -501,6 +504,19 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
             report,
         )
     return Matching(pairs, missing, unused, rules, matching.notes)
+
+
+def _refuse_exchanged(by_name: Mapping[str, str], by_value: Mapping[str, str], path: str) -> None:
+    """Raise IncompleteRestoreError if Keras has given variables of a layer each other's values, going by numbers."""
+    for owner, in_file in by_value.items():
+        named = by_name.get(owner, in_file)
+        if named != in_file and named.rpartition("/")[0] == in_file.rpartition("/")[0]:
+            message = (
+                f"{path}: Keras has loaded the value of {in_file} into {owner}, as the layer creates its variables in "
+                "another order than when the file was saved. Build the model in code, compile it, and call "
+                "scalekeeper.restore(model, path)"
+            )
+            raise IncompleteRestoreError(message, RestoreReport(path, [], [], [owner], [in_file], []))
 
 
 def _is_loaded(variable: Any, value: Value) -> bool:
