@@ -107,6 +107,7 @@ def match_owners(
     connections: Optional[_Lookup] = None,
     file_connections: Optional[Connections] = None,
     names_by_attribute: Optional[Mapping[str, str]] = None,
+    file_names_by_attribute: Optional[Mapping[str, str]] = None,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -129,8 +130,8 @@ def match_owners(
         is_same_program: Whether both are of one program, so that the order of the variables is the same.
         connections: Returns the connections of the model's layers, if they are known.
         file_connections: Those of the file's.
-        names_by_attribute: Owner in the model → its name with attributes in place of the layers inside its layer, as
-            files of Keras 2 have it.
+        names_by_attribute: Owner in the model → its name with attributes in place of the layers inside its layer.
+        file_names_by_attribute: Owner in the file → the same.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -148,7 +149,7 @@ def match_owners(
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
     match.by_models_at_paths(model_paths or {}, file_paths or {}, has_numbers)
-    match.by_names_with_attributes(names_by_attribute or {})
+    match.by_names_with_attributes(names_by_attribute or {}, file_names_by_attribute or {})
     match.by_all_names(has_numbers)
     if is_same_program:
         match.by_same_order()
@@ -303,20 +304,17 @@ class _Match:
             self._notes += match._notes
             self._elsewhere.update(each.owner for each in model if each.owner not in self._pairs)
 
-    def by_names_with_attributes(self, names: Mapping[str, str]) -> None:
+    def by_names_with_attributes(self, names: Mapping[str, str], file_names: Mapping[str, str]) -> None:
         """Match the layers inside a layer by the attributes that lead to them."""
-        left = self._left_in_model()
-        renamed = _variables({owner: left[owner].shape for owner in names if owner in left}, names)
-        model = [each for each in renamed if len(each.layer) > 1 and each.leaf.isdigit()]
-        layers = {each.layer[:1] for each in model}
-        file = [each for each in self._left_in_file().values() if len(each.layer) > 1]
-        match = _Match(
-            model, file, self._stems, False, self._is_whole, self._connections, self._file_connections
+        model, file = (
+            _inside_layers({owner: each.shape for owner, each in side.items() if owner in own}, own)
+            for side, own in ((self._left_in_model(), names), (self._left_in_file(), file_names))
         )
+        match = _Match(model, file, self._stems, False, self._is_whole, self._connections, self._file_connections)
         match.by_names(lambda layer: (layer, layer))
-        for layer in layers:  # a layer whose attributes differ is another one
+        for layer in {each.layer[:1] for each in model}:
             inside = [each.owner for each in model if each.layer[:1] == layer]
-            if all(owner in match._pairs for owner in inside):
+            if all(owner in match._pairs for owner in inside):  # a layer whose attributes differ is another one
                 for owner in inside:
                     self._pair(owner, match._pairs[owner], PATH)
 
@@ -677,6 +675,16 @@ def _variables(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_V
     return [
         _Variable(owner, tuple(path[shared:-1]), path[-1], tuple(shape))
         for path, (owner, shape) in zip(paths, shapes.items())
+    ]
+
+
+def _inside_layers(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_Variable]:
+    """Return the variables of layers inside layers, without what all names begin with left out."""
+    paths = {owner: names[owner].split("/") for owner in shapes}
+    return [
+        _Variable(owner, tuple(path[:-1]), path[-1], tuple(shapes[owner]))
+        for owner, path in paths.items()
+        if len(path) > 2 and path[-1].isdigit()
     ]
 
 

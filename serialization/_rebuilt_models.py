@@ -142,8 +142,8 @@ def named_after(model: Any, state: TrainingState) -> TrainingState:
         return state
     names = {in_file: owner for owner, in_file in pairs.items()}
     variables = {names[owner]: value for owner, value in state.variables.items() if owner in names}
-    numbered = frozenset(name for owner, name in names.items() if owner.rpartition("/")[2].isdigit())
-    state = dataclasses.replace(state, variables=variables, layers={}, numbered=numbered)
+    numbered = frozenset(names[owner] for owner in names if state.names_by_attribute.get(owner, "")[-1:].isdigit())
+    state = dataclasses.replace(state, variables=variables, layers={}, numbered=numbered, names_by_attribute={})
     rename_owners(state, names)
     return state
 

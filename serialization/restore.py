@@ -200,15 +200,14 @@ class _Live:
             connections=self._connections,
             file_connections=_connections_in_file(state),
             names_by_attribute=self._names_by_attribute(state),
+            file_names_by_attribute=state.names_by_attribute,
         )
         metrics = {id(each) for each in metric_variables(self._model)}  # some files of Keras do not have them
         missing = [owner for owner in found.missing if id(self.variables[owner]) not in metrics]
         return found._replace(missing=missing)
 
     def _names_by_attribute(self, state: TrainingState) -> Mapping[str, str]:
-        if not state.positions or state.has_layer_names or state.paths or state.variables.keys() <= state.model_variables.keys():
-            return {}
-        return {owner: name for owner, name in owners_of_model(self._model).items() if owner not in state.variables}
+        return owners_of_model(self._model) if state.names_by_attribute and not state.paths else {}
 
     def _match_trained(self, state: TrainingState) -> Matching:
         """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
@@ -268,7 +267,8 @@ class _Live:
             if connections is not None:
                 names = tuple(self._names.get(owner, owner).split("/")[:-1])
                 around = connections.find(names)
-                if around is None or len(names) <= len(around) or self._has_same_path(owner, state, matching):
+                # Keras itself has loaded those of a .keras file by attributes
+                if around is None or len(names) <= len(around) or matching.pairs[owner] in state.numbered:
                     continue
                 around = (around, layer_key(names, self.classes))
             groups.setdefault(around, {}).setdefault(layer, []).append(self._shapes[owner])
@@ -277,10 +277,6 @@ class _Live:
             shapes = list(layers.values())
             found += [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
         return found
-
-    def _has_same_path(self, owner: str, state: TrainingState, matching: Matching) -> bool:
-        path = state.paths.get(matching.pairs[owner])
-        return path is not None and path == self._paths(state.path_kind).get(owner)
 
     def _numbered_variables(self, state: TrainingState, matching: Matching) -> Dict[str, List[str]]:
         """Return the variables that a layer of a user's own has itself and that the file only numbers, by layer.
@@ -312,14 +308,16 @@ class _Live:
         owners = {id(variable): owner for owner, variable in self.variables.items()}
         found = []
         for model in functional_models_in(self._model):
-            inside = {owner for owner in (owners.get(id(each)) for each in weights_of(model)) if owner in matching.rules}
+            inside = {
+                owner for owner in (owners.get(id(each)) for each in weights_of(model)) if owner in matching.rules
+            }
             connections = connections_in(model) if any(matching.rules[owner] == PATH for owner in inside) else None
             shapes = shapes_by_owner(weights_of(model))
             if connections is not None and needs_connections(shapes, nested_names(model), self.classes, connections):
                 found.append(
-                    f"{model.name}: it has layers beside each other that Keras has numbered, and the file does not tell "
-                    "to which inputs or layers each is connected. They were taken in order. If the program creates "
-                    f"them in another order than when it saved the file, they are exchanged: name the layers, or {_MAPPING}"
+                    f"{model.name}: Keras has numbered layers beside each other, and the file does not tell to which "
+                    "inputs or layers each is connected. They were taken in order. If the program creates them in "
+                    f"another order than when it saved the file, they are exchanged: name the layers, or {_MAPPING}"
                 )
         return found
 
@@ -448,6 +446,7 @@ def name_variables(state: TrainingState) -> None:
         file_paths=state.paths,
         has_numbers=numbers_chosen_names(),
         names_by_attribute=state.model_paths if not state.paths else {},
+        file_names_by_attribute=state.names_by_attribute,
     ).pairs
     # the record has all variables of the model, but not those of metrics; elsewhere names may differ
     if len(pairs) == len(recorded) and (len(recorded) == len(shapes) or state.model_attributes):
@@ -455,6 +454,10 @@ def name_variables(state: TrainingState) -> None:
         if state.slots.keys() <= names.keys():
             state.slots = {names[owner]: slots for owner, slots in state.slots.items()}
         state.variables = {owner: state.variables[pairs[owner]] for owner in recorded}
+        by_attribute = state.names_by_attribute
+        state.names_by_attribute = {
+            owner: by_attribute[pairs[owner]] for owner in recorded if pairs[owner] in by_attribute
+        }
         state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
         state.is_ordered = True
 
