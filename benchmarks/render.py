@@ -236,7 +236,7 @@ def cost_plot(found: List[Dict[str, Any]]) -> None:
     axis.set_yticks(range(len(rows)), [f"TensorFlow {name}" for name in rows])
     axis.invert_yaxis()
     axis.set_xlim(right=axis.get_xlim()[1] + 12)
-    axis.set_xlabel("time that the loss scale adds to a step of Adam, in percent; 0 is Adam without a loss scale")
+    axis.set_xlabel("time added to a step of Adam without a loss scale, in percent")
     axis.set_title("What a dynamic loss scale adds to the optimizer's step", loc="left", fontweight="bold")
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(axis="y", length=0)
