@@ -225,7 +225,10 @@ def cost_plot(found: List[Dict[str, Any]]) -> None:
         if (row["set"], row["optimizer"], row["scale"], row["kind"]) == ("mix", "Adam", "dynamic", "default")
     }
     figure, axis = pyplot.subplots(figsize=(8, 0.5 * len(rows) + 1.6))
-    for shift, who, color, label in ((-0.2, "own", "#d1495b", "Keras's own class"), (0.2, "ours", "#00798c", "scalekeeper")):
+    for shift, who, color, label in (
+        (-0.2, "own", "#d1495b", "Keras's own class"),
+        (0.2, "ours", "#00798c", "scalekeeper"),
+    ):
         places = [place + shift for place in range(len(rows))]
         values = [added(row, who) for row in rows.values()]
         bars = axis.barh(places, values, height=0.36, color=color, label=label)

@@ -52,13 +52,11 @@ def main() -> None:
 def run(command: str, folder: str) -> str:
     """Return what a command prints; it has to succeed, without a warning."""
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ.get("PATH", "")])
-    ended = subprocess.run(
-        command, shell=True, cwd=folder, env=dict(os.environ, PATH=path), stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    output, errors = ended.stdout.decode("utf-8"), ended.stderr.decode("utf-8")
-    if ended.returncode or re.search(r"Warning\b|legacy", errors + output):
-        raise SystemExit(f"$ {command}\nended with {ended.returncode}\n{output}\n{errors}")
-    return output
+    environment = dict(os.environ, PATH=path)
+    ended = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, encoding="utf-8")
+    if ended.returncode or re.search(r"Warning\b|legacy", ended.stdout + ended.stderr):
+        raise SystemExit(f"$ {command}\nended with {ended.returncode}\n{ended.stdout}\n{ended.stderr}")
+    return ended.stdout
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ PRESETS = {
         {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY, "maximum": 2.0**24},
     ),
     "deepspeed": Preset(
-        "DeepSpeed's DynamicLossScaler. It backs off at the second overflow since it last grew, and at each after that.",
+        "DeepSpeed's DynamicLossScaler. It backs off at the second overflow since it last grew, and at later ones.",
         {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2},
     ),
     "deepspeed_consecutive": Preset(

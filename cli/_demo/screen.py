@@ -48,7 +48,7 @@ class Screen:
         steps, half = self._request.steps, self._request.half
         self.line("What it does", "bold")
         self.line(
-            f"It trains a small mixed_float16 model for {steps} steps, and saves it after step {half} in every format.\n"
+            f"It trains a small mixed_float16 model for {steps} steps and saves it after step {half} in every format.\n"
             "For each format, a new process loads the files and trains to the end, too."
         )
         self.line("What to look at", "bold")

@@ -1,4 +1,4 @@
-"""Run the code cells of a notebook in order, as one program in the folder of the notebook; print a line before each cell.
+"""Run the code cells of a notebook in its folder, in order, as one program; print a line before each cell.
 
 python compat_tests/docs/run_notebook.py examples/first_hour.ipynb
 """

@@ -3,6 +3,8 @@
 import os
 import re
 
+from scalekeeper.registry import loss_scales
+from scalekeeper.testing import CHECKS, check_loss_scale
 from scalekeeper_test_support.page_blocks import blocks
 from scalekeeper_test_support.page_commands import commands_of_environment, env_list, spelled_out, tox_ini
 from scalekeeper_test_support.repository import ROOT, load_script, repository_path
@@ -60,6 +62,17 @@ def test_a_newcomer_needs_few_commands():
         assert call in files["program.py"]
     newcomer = "python compat_tests/newcomer.py {env_tmp_dir}{/}newcomer"
     assert newcomer in commands_of_environment("py313-install")
+
+
+def test_the_policy_of_the_readme_fulfils_the_contract(monkeypatch):
+    """It passes every check that needs no TensorFlow, as docs/testing.md recommends for any policy."""
+    assert "halving" not in loss_scales.names()  # the built-in ones are registered before the copy is made
+    monkeypatch.setattr(loss_scales, "_names", dict(loss_scales._names))
+    namespace = {"__name__": __name__}
+    exec(blocks(repository_path("README.md"))[2].text, namespace)
+    left_out = [check.name for check in CHECKS if check.needs_tensorflow]
+    report = check_loss_scale(namespace["HalvingLossScale"], leave_out=left_out)
+    assert len(report.passed) == len(CHECKS) - len(left_out)
 
 
 def test_every_environment_has_commands():
