@@ -124,7 +124,10 @@ def cost_table(found: List[Dict[str, Any]]) -> str:
 def fit_range(found: List[Dict[str, Any]]) -> str:
     """Return the least and the most ratio of whole training steps, scalekeeper / Keras's class."""
     ratios = [row["ours"] / row["own"] for each in found for row in each.get("fit", [])]
-    return f"A whole step of `fit` takes {_range(ratios, '.2f')} of the time that it takes with Keras's class."
+    return (
+        f"A whole step of `fit` takes {_range(ratios, '.2f')} of the time that it takes with Keras's class: a small\n"
+        "convolutional and a small transformer model in `mixed_float16`, on 2.10, 2.15 and 2.21."
+    )
 
 
 def parts_of_cost_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
@@ -224,7 +227,7 @@ def cost_plot(found: List[Dict[str, Any]]) -> None:
         for row in each["step"]
         if (row["set"], row["optimizer"], row["scale"], row["kind"]) == ("mix", "Adam", "dynamic", "default")
     }
-    figure, axis = pyplot.subplots(figsize=(8, 0.5 * len(rows) + 1.6))
+    figure, axis = pyplot.subplots(figsize=(9, 0.36 * len(rows) + 1.2))
     for shift, who, color, label in (
         (-0.2, "own", "#d1495b", "Keras's own class"),
         (0.2, "ours", "#00798c", "scalekeeper"),
