@@ -12,6 +12,13 @@ from ._built_in_plugins import loaders
 
 if TYPE_CHECKING:
     __version__: str
+    """The version of scalekeeper.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.__version__.count(".")
+        2
+    """
     from .diagnosis import Diagnosis as Diagnosis
     from .lossscales import AdaptiveWindowLossScale as AdaptiveWindowLossScale
     from .lossscales import DynamicLossScale as DynamicLossScale

@@ -12,7 +12,20 @@ _READERS = ("inspect", "convert", "doctor", "verify")
 
 
 def run() -> None:
-    """Run the command. Commands that read files run in a fork, whose crash becomes an error message."""
+    """Run the ``scalekeeper`` command with the arguments of the process, and end the process.
+
+    Commands that read files run in a fork, whose crash becomes an error message.
+
+    Example:
+        >>> import sys
+        >>> from unittest import mock
+        >>> from scalekeeper.cli import run
+        >>> with mock.patch.object(sys, "argv", ["scalekeeper", "--version"]):
+        ...     run()
+        Traceback (most recent call last):
+        ...
+        SystemExit: 0
+    """
     if len(sys.argv) > 1 and sys.argv[1] in _READERS and hasattr(os, "fork"):
         copy = os.fork()  # before large imports
         if copy:

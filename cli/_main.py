@@ -43,7 +43,17 @@ class _Group(click.Group):
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="scalekeeper", prog_name="scalekeeper")
 def main() -> None:
-    """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost."""
+    """Loss scaling for TensorFlow and Keras: policies as configuration, state that is never lost.
+
+    \f
+    It is a group of click, which :func:`run` calls.
+
+    Example:
+        >>> from click.testing import CliRunner
+        >>> from scalekeeper.cli import main
+        >>> CliRunner().invoke(main, ["--version"]).exit_code
+        0
+    """
 
 
 main.add_command(check_command)

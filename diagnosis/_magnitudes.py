@@ -29,6 +29,13 @@ class Spread(NamedTuple):
         subnormal: The share that becomes a subnormal float16 number, with fewer digits: above 2^-25, up to 2^-14. A
             device that flushes subnormal numbers makes these zero, too.
         powers: Power of two p → the number of counted elements in (2^p, 2^(p+1)].
+
+    Example:
+        >>> from scalekeeper.diagnosis import Spread
+        >>> shares = {"zero": 0.0, "overflow": 0.0, "underflow": 1 / 3, "subnormal": 0.0}
+        >>> spread = Spread(3, 3, 2.0, 2.0**-30, 0, **shares, powers={-30: 1, 0: 2})
+        >>> spread.largest_scale(), spread.lost_at(1.0) == 1 / 3, spread.lost_at(1024.0)
+        (16384.0, True, 0.0)
     """
 
     elements: int
@@ -43,7 +50,11 @@ class Spread(NamedTuple):
     powers: Dict[int, int]
 
     def lost_at(self, loss_scale: float) -> float:
-        """Return the share of the elements that are not zero and would round to zero, multiplied by a loss scale."""
+        """Return the share of the elements that are not zero and would round to zero, multiplied by a loss scale.
+
+        Args:
+            loss_scale: The loss scale.
+        """
         total = sum(self.powers.values())
         limit = math.log2(ROUNDS_TO_ZERO / loss_scale)
         lost = sum(count for power, count in self.powers.items() if power + 1 <= limit)
@@ -54,7 +65,11 @@ class Spread(NamedTuple):
         return power_of_two(LARGEST / self.largest) if self.largest > 0 else None
 
     def smallest_scale(self, share: float) -> Optional[float]:
-        """Return the smallest power of two at which at most this share of the elements rounds to zero."""
+        """Return the smallest power of two at which at most this share of the elements rounds to zero.
+
+        Args:
+            share: The share, from 0 to 1.
+        """
         total, seen = sum(self.powers.values()), 0
         for power in sorted(self.powers):
             seen += self.powers[power]

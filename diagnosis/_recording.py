@@ -86,6 +86,12 @@ class Origin(NamedTuple):
         phase: ``forward`` or ``backward``.
         batch: The number of the batch, from 0.
         samples: The samples of the batch whose results are not finite, if that can be told.
+
+    Example:
+        >>> from scalekeeper.diagnosis import Origin
+        >>> origin = Origin("dense", "Log", "forward", batch=0, samples=(3, 5))
+        >>> origin.layer, origin.samples
+        ('dense', (3, 5))
     """
 
     layer: str

@@ -26,6 +26,16 @@ class LayerFigures(NamedTuple):
         weight_gradients: Their gradients, likewise.
         lowest_scale: The smallest power of two at which at most 1 % of its gradients round to zero in float16.
         highest_scale: The largest power of two at which none of its gradients leaves float16's range.
+
+    Example:
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> found = scalekeeper.diagnose(model, np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), loss="mse")
+        >>> figures = found.layers[-1]
+        >>> figures.compute_dtype, figures.weights.elements
+        ('float32', 3)
     """
 
     path: str
@@ -54,6 +64,15 @@ class Diagnosis(NamedTuple):
             they were not compared.
         batches: The number of batches.
         notes: The limits of these results.
+
+    Example:
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> found = scalekeeper.diagnose(model, np.ones((8, 2), "float32"), np.ones((8, 1), "float32"), loss="mse")
+        >>> found.is_healthy, found.origin, [layer.path for layer in found.layers][-1:] == [model.layers[-1].name]
+        (True, None, True)
     """
 
     findings: Tuple[Finding, ...]
@@ -102,6 +121,9 @@ class Diagnosis(NamedTuple):
 
     def plot(self, path: Any) -> None:
         """Write a picture of all layers and their magnitudes to a ``.png`` or ``.svg`` file, atomically.
+
+        Args:
+            path: The file.
 
         Raises:
             ArgumentError: The path has another ending.

@@ -54,6 +54,13 @@ class Finding(NamedTuple):
         phase: ``forward``, ``backward``, or None.
         message: The problem, in a sentence.
         advice: The remedy, in a sentence.
+
+    Example:
+        >>> from scalekeeper.diagnosis import Finding
+        >>> message, advice = "3 of 64 outputs overflow", "compute it in float32"
+        >>> finding = Finding("overflow", "error", "dense", "Exp", "forward", message, advice)
+        >>> finding.level, finding.layer
+        ('error', 'dense')
     """
 
     kind: str

@@ -30,6 +30,18 @@ class NumpyOps:
     A step may also use Python operators. A compiler may fuse a product and a sum, or add three numbers in another
     order, and then round differently. Wrap every float operation but the last of several in a row in
     ``ops.rounded(…)``.
+
+    Attributes:
+        float32: Return a number as a float32 constant.
+        int64: Return a number as an int64 constant.
+        sqrt: Return the square root of a float32.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalekeeper.lossscales import NumpyOps
+        >>> ops = NumpyOps()
+        >>> float(ops.where(np.bool_(True), ops.float32(2), ops.float32(1)))
+        2.0
     """
 
     # for constants; cached, because creating them would take most of the time of a step
@@ -39,6 +51,13 @@ class NumpyOps:
 
     @staticmethod
     def where(condition: Any, if_true: Any, if_false: Any) -> Any:
+        """Return the first value where a condition is true, and the second elsewhere.
+
+        Args:
+            condition: A boolean.
+            if_true: The first value.
+            if_false: The second value, of the same type.
+        """
         kind = type(if_true)
         if kind in _SCALARS and kind is type(if_false) and type(condition) in _BOOLEANS:
             return if_true if condition else if_false
@@ -46,11 +65,23 @@ class NumpyOps:
 
     @staticmethod
     def either(condition: Any, if_true: Callable[[], State], if_false: Callable[[], State]) -> State:
-        """Return the state of one of two functions. NumPy calls only that one; a graph runs both."""
+        """Return the state of one of two functions. NumPy calls only that one; a graph runs both.
+
+        Args:
+            condition: A boolean.
+            if_true: The function that returns the state if it is true.
+            if_false: The function that returns the state if it is false, with the same names and types.
+        """
         return if_true() if condition else if_false()
 
     @staticmethod
     def minimum(one: Any, other: Any) -> Any:
+        """Return the smaller of two values; NaN if one of them is NaN.
+
+        Args:
+            one: A number.
+            other: A number of the same type.
+        """
         kind = type(one)
         if kind in _SCALARS and kind is type(other):
             return other if other < one or other != other else one  # propagates NaN
@@ -58,6 +89,12 @@ class NumpyOps:
 
     @staticmethod
     def maximum(one: Any, other: Any) -> Any:
+        """Return the larger of two values; NaN if one of them is NaN.
+
+        Args:
+            one: A number.
+            other: A number of the same type.
+        """
         kind = type(one)
         if kind in _SCALARS and kind is type(other):
             return other if other > one or other != other else one
@@ -65,32 +102,62 @@ class NumpyOps:
 
     @staticmethod
     def isfinite(value: Any) -> Any:
+        """Return whether a number is neither NaN nor infinite.
+
+        Args:
+            value: A number.
+        """
         if type(value) is np.float32:
             return -_FLOAT32_MAX <= value <= _FLOAT32_MAX
         return np.isfinite(value)
 
     @staticmethod
     def logical_and(one: Any, other: Any) -> Any:
+        """Return whether both booleans are true.
+
+        Args:
+            one: A boolean.
+            other: Another one.
+        """
         return one & other if type(one) is type(other) is np.bool_ else np.logical_and(one, other)
 
     @staticmethod
     def logical_or(one: Any, other: Any) -> Any:
+        """Return whether one of two booleans is true.
+
+        Args:
+            one: A boolean.
+            other: Another one.
+        """
         return one | other if type(one) is type(other) is np.bool_ else np.logical_or(one, other)
 
     @staticmethod
     def logical_not(value: Any) -> Any:
+        """Return whether a boolean is false.
+
+        Args:
+            value: A boolean.
+        """
         if type(value) is np.bool_:
             return _FALSE if value else _TRUE
         return np.logical_not(value)
 
     @staticmethod
     def rounded(value: Any) -> Any:
-        """Return the value, rounded to float32 and not fused with the next operation."""
+        """Return the value, rounded to float32 and not fused with the next operation.
+
+        Args:
+            value: The result of a float32 operation.
+        """
         return value
 
     @staticmethod
     def as_float32(value: Any) -> Any:
-        """Return an integer as the nearest float32."""
+        """Return an integer as the nearest float32.
+
+        Args:
+            value: An integer.
+        """
         return np.float32(value)
 
     @staticmethod
@@ -98,7 +165,10 @@ class NumpyOps:
         """Return the base-2 logarithm of a positive normal float32, within 0.009 and exact at powers of two.
 
         Libraries round a true logarithm differently. This one is computed in integers from the bits of the number,
-        m * 2**e with 1 <= m < 2, as e + f + 0.34 * f * (1 - f), where f = m - 1.
+        ``m * 2**e`` with ``1 <= m < 2``, as ``e + f + 0.34 * f * (1 - f)``, where ``f = m - 1``.
+
+        Args:
+            value: A positive normal float32.
         """
         mantissa, exponent = math.frexp(value)  # from 1/2 to 1
         fraction = int(mantissa * 2**24) - 2**23
@@ -107,18 +177,32 @@ class NumpyOps:
 
     @staticmethod
     def exp2(value: Any) -> Any:
-        """Return 2 to the power of a value clamped to -126 … 127.99, within 1 % and exact at integers."""
+        """Return 2 to the power of a value clamped to -126 … 127.99, within 1 % and exact at integers.
+
+        Args:
+            value: The exponent, a float32.
+        """
         exponent, fraction = divmod(int(min(max(float(value), LOWEST_LOG), HIGHEST_LOG) * 2**23), 2**23)
         return np.float32(math.ldexp(2**23 + fraction - _log2_correction(fraction), exponent - 23))
 
     @staticmethod
     def pick(values: Any, index: Any) -> Any:
-        """Return one of several NumPy scalars of one type by its index."""
+        """Return one of several NumPy scalars of one type by its index.
+
+        Args:
+            values: The scalars.
+            index: The index, an int64.
+        """
         return values[index]
 
     @staticmethod
     def count_reached(thresholds: Any, value: Any) -> Any:
-        """Return how many of the thresholds, sorted integers, are at most the value, as int64."""
+        """Return how many of the thresholds, sorted integers, are at most the value, as int64.
+
+        Args:
+            thresholds: Sorted Python integers.
+            value: An int64.
+        """
         return np.int64(bisect.bisect_right(thresholds, value))
 
 
@@ -144,13 +228,14 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
     Raises:
         StateTypeError: The step changed the names or types of the state.
 
-    >>> import numpy as np
-    >>> from scalekeeper import DynamicLossScale, Report
-    >>> from scalekeeper.lossscales import advance
-    >>> policy = DynamicLossScale(initial_loss_scale=8)
-    >>> state, applied = advance(policy, policy.initial_state(), Report(finite=np.bool_(False)))
-    >>> float(state["current_loss_scale"]), bool(applied)
-    (4.0, False)
+    Example:
+        >>> import numpy as np
+        >>> from scalekeeper import DynamicLossScale, Report
+        >>> from scalekeeper.lossscales import advance
+        >>> policy = DynamicLossScale(initial_loss_scale=8)
+        >>> state, applied = advance(policy, policy.initial_state(), Report(finite=np.bool_(False)))
+        >>> float(state["current_loss_scale"]), bool(applied)
+        (4.0, False)
     """
     with np.errstate(all="ignore"):  # overflows are expected
         following = loss_scale.next_state(state, report, OPS)
@@ -166,6 +251,10 @@ def flat_gradients(grads: Any) -> List[Any]:
         grads = list(grads.values())
     if isinstance(grads, (list, tuple, collections.abc.Iterator, collections.abc.ValuesView)):
         return [grad for each in grads for grad in flat_gradients(each)]
+    if isinstance(grads, (str, bytes)):  # which TensorFlow and NumPy convert, and which would count as finite
+        from ..registry.errors import ArgumentTypeError, shown
+
+        raise ArgumentTypeError(f"a gradient is {shown(grads)}; expected tensors, arrays, numbers or None")
     return [] if grads is None else [grads]
 
 

@@ -14,30 +14,37 @@ _PATIENCE = 3  # raises that lengthen the window, and drops that shorten it
 _SHORTEST = -1  # the index of the window of one step, before the first of the list
 
 
-@loss_scales.register("adaptive_window")
+@loss_scales.register("adaptive_window", description="float16: fast growth at the start, then stable.")
 class AdaptiveWindowLossScale(LossScale):
     """A dynamic loss scale whose window, the good steps it takes to grow, lengthens and shortens.
 
-    State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises``, ``drops`` (int64).
-    The windows, from ``minimum_window`` to ``maximum_window``, are by default 20, 30, 40, 50, 100, 200, 500 and 1000;
-    ``window_place`` is the index of the current one in this list; -1 is a window of one step.
-    A good step is applied, and ``good_steps`` is one more; when it reaches the window, it goes back to 0, the scale is
-      multiplied by ``multiplier``, ``drops`` go back to 0, and ``raises`` are one more; at the third, the next window
-      of the list is taken and ``raises`` go back to 0.
-    A non-finite step is skipped, ``good_steps`` go back to 0, the scale is divided by ``multiplier``, down to
-      ``minimum``, and ``drops`` are one more; at the third, unless the window is the first of the list already, the
-      window becomes one step, so that the scale recovers soon, and ``raises`` and ``drops`` go back to 0.
-    Where nothing is left to lengthen or to shorten, the fourth counts as none.
+    State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises`` and ``drops`` (int64).
 
-    The rule is that of MindFormers' ``AdaptiveLossScaleUpdateCell`` (mindformers/wrapper/adaptive_loss_scale.py), but
-    for a list that would go below ``minimum_window``, where ours ends, and an unknown first window, which is an error.
+    The windows, from ``minimum_window`` to ``maximum_window``, are by default 20, 30, 40, 50, 100, 200, 500 and 1000
+    steps. ``window_place`` is the index of the current one in this list; -1 is a window of one step.
 
-    >>> from scalekeeper import AdaptiveWindowLossScale
-    >>> loss_scale = AdaptiveWindowLossScale(initial_loss_scale=1024, minimum_window=2, initial_window=2)
-    >>> for _ in range(6):
-    ...     _ = loss_scale.update([1.0])
-    >>> loss_scale.state()
-    {'current_loss_scale': 8192.0, 'good_steps': 0, 'window_place': 1, 'raises': 0, 'drops': 0}
+    - If all gradients are finite, the step is applied.
+        - ``good_steps`` increases by 1.
+        - When it reaches the window, it returns to 0, the scale is multiplied by ``multiplier``, up to ``maximum``,
+          ``drops`` returns to 0, and ``raises`` increases by 1.
+        - At the third raise, the next window of the list is taken, and ``raises`` returns to 0.
+    - Otherwise the step is skipped.
+        - ``good_steps`` returns to 0, the scale is divided by ``multiplier``, down to ``minimum``, and ``drops``
+          increases by 1.
+        - At the third drop, the window becomes one step, so that the scale recovers soon, and ``raises`` and ``drops``
+          return to 0. The first window of the list is not shortened.
+    - If the window cannot change, the fourth raise or drop returns that counter to 0.
+
+    The rule is that of MindFormers' ``AdaptiveLossScaleUpdateCell`` (mindformers/wrapper/adaptive_loss_scale.py), with
+    two exceptions: the list ends at ``minimum_window``, and an unknown first window is an error.
+
+    Example:
+        >>> from scalekeeper import AdaptiveWindowLossScale
+        >>> loss_scale = AdaptiveWindowLossScale(initial_loss_scale=1024, minimum_window=2, initial_window=2)
+        >>> for _ in range(6):
+        ...     _ = loss_scale.update([1.0])
+        >>> loss_scale.state()
+        {'current_loss_scale': 8192.0, 'good_steps': 0, 'window_place': 1, 'raises': 0, 'drops': 0}
     """
 
     class Params(LossScaleParams):

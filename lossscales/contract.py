@@ -41,7 +41,19 @@ _SET_BY_TRACKABLE = frozenset(
 
 
 class LossScaleParams(StrictModel):
-    """Base class of the ``Params`` of a policy: frozen, strict, no unknown names."""
+    """Base class of the ``Params`` of a policy: frozen, strict, no unknown names.
+
+    It is a model of pydantic. Give each field a type, a default and, with ``pydantic.Field``, a description.
+
+    Example:
+        >>> from pydantic import Field
+        >>> from scalekeeper import LossScale, LossScaleParams
+        >>> class WarmUp(LossScale):
+        ...     class Params(LossScaleParams):
+        ...         steps: int = Field(1000, ge=1, description="Steps before the scale grows.")
+        >>> WarmUp.Params(steps=10).steps
+        10
+    """
 
 
 class Parameter:
@@ -68,20 +80,33 @@ class LossScale(ScaleNumber):
     ``LossScale``. A class that overrides only these two methods is a policy too. In arithmetic, comparisons with
     numbers, conversions and formats, the object stands for its current loss scale.
 
-    >>> import numpy as np
-    >>> from scalekeeper import LossScale
-    >>> class Halving(LossScale):
-    ...     class Params(LossScale.Params):
-    ...         start: float = 1024.0
-    ...     def initial_state(self):
-    ...         return {"current_loss_scale": np.float32(self.params.start)}
-    ...     def next_state(self, state, report, ops):
-    ...         scale = state["current_loss_scale"]
-    ...         return {"current_loss_scale": ops.where(report.finite, scale, scale / ops.float32(2))}
-    >>> loss_scale = Halving(start=8)
-    >>> update_op, should_apply = loss_scale.update([np.float32("nan")])
-    >>> bool(should_apply), float(loss_scale())
-    (False, 4.0)
+    Args:
+        *args: Values of the parameters, in the order of ``Params``.
+        **kwargs: Values of the parameters by name.
+
+    Attributes:
+        Params: The class of the parameters, a subclass of :class:`LossScaleParams`.
+        params: The parameters of this object.
+
+    Raises:
+        ArgumentTypeError: More values are given than there are parameters, or one is given twice.
+        InvalidSpecError: A value is not valid; ``problems`` lists why.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalekeeper import LossScale
+        >>> class Halving(LossScale):
+        ...     class Params(LossScale.Params):
+        ...         start: float = 1024.0
+        ...     def initial_state(self):
+        ...         return {"current_loss_scale": np.float32(self.params.start)}
+        ...     def next_state(self, state, report, ops):
+        ...         scale = state["current_loss_scale"]
+        ...         return {"current_loss_scale": ops.where(report.finite, scale, scale / ops.float32(2))}
+        >>> loss_scale = Halving(start=8)
+        >>> update_op, should_apply = loss_scale.update([np.float32("nan")])
+        >>> bool(should_apply), float(loss_scale())
+        (False, 4.0)
     """
 
     Params: ClassVar[Type[LossScaleParams]] = LossScaleParams
@@ -111,7 +136,11 @@ class LossScale(ScaleNumber):
 
     @classmethod
     def from_params(cls: Type[Self], params: LossScaleParams) -> Self:
-        """Return a policy with parameters that are already validated."""
+        """Return a policy with parameters that are already validated.
+
+        Args:
+            params: An object of ``Params``.
+        """
         if cls.__init__ is not LossScale.__init__:
             return cls(**dict(params))
         loss_scale = cls.__new__(cls)
@@ -134,11 +163,22 @@ class LossScale(ScaleNumber):
         return {}
 
     def scale(self, state: State, ops: Any) -> Any:
-        """Return the loss scale of a state as a float32 scalar."""
+        """Return the loss scale of a state as a float32 scalar.
+
+        Args:
+            state: The state.
+            ops: The operations of the backend.
+        """
         return state["current_loss_scale"]
 
     def should_apply(self, state: State, report: Report, ops: Any) -> Any:
-        """Return whether a step is applied, as a boolean of ``ops``; or ``True`` if every step is."""
+        """Return whether a step is applied, as a boolean of ``ops``; or ``True`` if every step is.
+
+        Args:
+            state: The state before the step.
+            report: The fields of the report that ``needs`` names; the others are None.
+            ops: The operations of the backend.
+        """
         return report.finite
 
     def next_state(self, state: State, report: Report, ops: Any) -> State:
@@ -198,7 +238,11 @@ class LossScale(ScaleNumber):
 
     @classmethod
     def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
-        """Return a policy from the result of ``get_config``."""
+        """Return a policy from the result of ``get_config``.
+
+        Args:
+            config: The result of ``get_config``.
+        """
         return cls(**config)
 
     # State
@@ -209,6 +253,9 @@ class LossScale(ScaleNumber):
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Continue from a result of ``state``.
+
+        Args:
+            state: The result of ``state`` of an object of the same class.
 
         Raises:
             StateMismatchError: A name or value does not fit; the current state is then unchanged.

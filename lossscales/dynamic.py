@@ -12,30 +12,33 @@ from .contract import LossScale, LossScaleParams, grown, require_bounds, shrunk
 from .report import Report, State
 
 
-@loss_scales.register("dynamic")
+@loss_scales.register("dynamic", description="float16 in general: TensorFlow's own rule.")
 class DynamicLossScale(LossScale):
     """TensorFlow's dynamic loss scale, with a floor, a ceiling, and patience with overflows.
 
-    State: ``current_loss_scale`` (float32), ``good_steps`` (int64); ``hysteresis_left`` (int64), if ``hysteresis`` > 1.
-    A step whose gradients are all finite is applied, and
-      ``good_steps`` is one more;
-      when it reaches ``increment_period``, it goes back to 0 and the scale is multiplied by ``growth_factor``: never
-      above ``maximum``; without one, not at all where the product would not be finite.
-    Any other step is skipped, and
-      ``good_steps`` goes back to 0, ``hysteresis_left`` is one less;
-      where none is left, the scale is multiplied by ``backoff_factor``, never below ``minimum``.
-    ``hysteresis_left`` goes back to ``hysteresis`` when the scale grows, at every good step, or never (``refill``), and
-    with ``refill_on_backoff`` also after each back-off.
+    State: ``current_loss_scale`` (float32) and ``good_steps`` (int64); with ``hysteresis`` > 1 also
+    ``hysteresis_left`` (int64).
 
-    The first three parameters and the rule at the defaults are those of TensorFlow's ``DynamicLossScale``; the others
+    - If all gradients are finite, the step is applied.
+        - ``good_steps`` increases by 1.
+        - When it reaches ``increment_period``, it returns to 0, and the scale is multiplied by ``growth_factor``, up
+          to ``maximum``. Without a maximum, the scale stays if the product would not be finite.
+    - Otherwise the step is skipped.
+        - ``good_steps`` returns to 0, and ``hysteresis_left`` decreases by 1.
+        - When none is left, the scale is multiplied by ``backoff_factor``, down to ``minimum``.
+    - ``hysteresis_left`` returns to ``hysteresis`` when the scale grows, at every finite step, or never (``refill``);
+      with ``refill_on_backoff`` also after each back-off.
+
+    The first three parameters and the rule at the defaults are those of TensorFlow's ``DynamicLossScale``. The others
     make it the rule of other libraries, which ``scalekeeper list`` has under the names ``dynamic/…``.
 
-    >>> from scalekeeper import DynamicLossScale
-    >>> loss_scale = DynamicLossScale(initial_loss_scale=1024, increment_period=2)
-    >>> bool(loss_scale.update([float("inf")])[1])
-    False
-    >>> loss_scale.state()
-    {'current_loss_scale': 512.0, 'good_steps': 0}
+    Example:
+        >>> from scalekeeper import DynamicLossScale
+        >>> loss_scale = DynamicLossScale(initial_loss_scale=1024, increment_period=2)
+        >>> bool(loss_scale.update([float("inf")])[1])
+        False
+        >>> loss_scale.state()
+        {'current_loss_scale': 512.0, 'good_steps': 0}
     """
 
     class Params(LossScaleParams):

@@ -10,17 +10,18 @@ from .contract import LossScale, LossScaleParams, Parameter
 from .report import Report, State
 
 
-@loss_scales.register("fixed", aliases=("static",))
+@loss_scales.register("fixed", aliases=("static",), description="A loss scale that you know.")
 class FixedLossScale(LossScale):
     """The same scale at every step.
 
-    Every step: the loss is multiplied by ``loss_scale_value``, the gradients are divided by it.
-    A gradient that is not finite is applied like any other, as TensorFlow's own ``FixedLossScale`` does, and makes the
-    weights NaN; with ``skip_nonfinite`` such a step is skipped.
+    At every step, the loss is multiplied by ``loss_scale_value``, and the gradients are divided by it. Non-finite
+    gradients are applied like any others, as in TensorFlow's own ``FixedLossScale``, and make the weights NaN. With
+    ``skip_nonfinite``, such a step is skipped.
 
-    >>> from scalekeeper import FixedLossScale
-    >>> float(FixedLossScale(128)())
-    128.0
+    Example:
+        >>> from scalekeeper import FixedLossScale
+        >>> float(FixedLossScale(128)())
+        128.0
     """
 
     class Params(LossScaleParams):

@@ -12,32 +12,37 @@ from .contract import LossScale, LossScaleParams, require_bounds
 from .report import Report, State
 
 
-@loss_scales.register("log_max")
+@loss_scales.register("log_max", description="float16 with few skipped steps.")
 class LogMaxLossScale(LossScale):
     """Lowers the scale before gradients overflow, by the statistics of their largest magnitude.
 
-    State (float32): ``current_loss_scale``; ``mean``, ``slow_mean``, ``mean_of_squares``: decaying sums of x, x and x²,
-    by ``beta1``, ``beta2`` and ``beta2``; ``beta1_power``, ``beta2_power``: what they still lack.
-    A step whose gradients are all finite is applied; x = log2 of their largest magnitude, unscaled.
-    Any other step is skipped; x = ``log_max`` - log2(scale) + 1: twice what the scale leaves room for.
-    With the sums' shares of one taken out,
-      scale = 2 ** (``log_max`` - (mean + ``overflow_std_dev`` * deviation)), between ``minimum`` and ``maximum``;
-      after an overflow at most half of what it was: the mean is raised by as much as that takes.
-    A step whose gradients are all zero says nothing and changes nothing.
+    State (float32): ``current_loss_scale``; ``mean``, ``slow_mean`` and ``mean_of_squares``, the decaying sums of x, x
+    and x² with ``beta1``, ``beta2`` and ``beta2``; ``beta1_power`` and ``beta2_power``, which correct the sums at the
+    start.
 
-    The rule is OpenSeq2Seq's ``LogMaxScaler`` (open_seq2seq/optimizers/automatic_loss_scaler.py), except for overflows:
-    there x was 2 ** ``log_max`` where a logarithm was meant, and one overflow brought the scale to its minimum. log2
-    is that of ``ops``, within 0.009 of the true one, so that the step is the same everywhere to the last bit.
+    - If all gradients are finite, the step is applied; x is log2 of their largest magnitude, unscaled.
+    - Otherwise the step is skipped; x is ``log_max`` - log2(scale) + 1, which is log2 of twice the largest magnitude
+      that the scale allows.
+    - With the corrected sums, the scale becomes 2 to the power of ``log_max - (mean + overflow_std_dev * deviation)``,
+      between ``minimum`` and ``maximum``.
+    - After an overflow the scale is at most half of what it was: the mean is raised by as much as that takes.
+    - A step whose gradients are all zero changes nothing.
 
-    >>> from scalekeeper import LogMaxLossScale
-    >>> loss_scale = LogMaxLossScale()
-    >>> for gradient in (4.0, 4.0, 8.0, float("inf")):
-    ...     _ = loss_scale.update([gradient])
-    ...     print(round(float(loss_scale())))
-    16384
-    16384
-    4714
-    722
+    The rule is OpenSeq2Seq's ``LogMaxScaler`` (open_seq2seq/optimizers/automatic_loss_scaler.py), except for
+    overflows: there x was ``2 ** log_max`` instead of its logarithm, and one overflow lowered the scale to its
+    minimum. log2 is that of ``ops``, within 0.009 of the true one, so that the step gives the same result everywhere,
+    to the last bit.
+
+    Example:
+        >>> from scalekeeper import LogMaxLossScale
+        >>> loss_scale = LogMaxLossScale()
+        >>> for gradient in (4.0, 4.0, 8.0, float("inf")):
+        ...     _ = loss_scale.update([gradient])
+        ...     print(round(float(loss_scale())))
+        16384
+        16384
+        4714
+        722
     """
 
     class Params(LossScaleParams):

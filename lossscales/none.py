@@ -11,23 +11,26 @@ from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
-@loss_scales.register("none")
+@loss_scales.register("none", description="bfloat16 and float32, which need no loss scale.")
 class NoLossScale(LossScale):
     """The scale is 1: for bfloat16 and float32, which need none.
 
-    State: none; with ``apply_after_skips``, ``bad_steps`` (int64): the non-finite steps in a row.
-    A step whose gradients are all finite is applied, and ``bad_steps`` go back to 0.
-    Any other step makes ``bad_steps`` one more, and is
-      applied, as without a loss scale;
-      with ``skip_nonfinite``: skipped;
-      with ``apply_after_skips`` too: skipped while ``bad_steps`` are no more than that, and applied from there on.
+    State: none; with ``apply_after_skips``, ``bad_steps`` (int64), the non-finite steps in a row.
 
-    The last is the rule of Optax's ``apply_if_finite``, which calls it max_consecutive_errors.
+    - If all gradients are finite, the step is applied, and ``bad_steps`` returns to 0.
+    - Otherwise ``bad_steps`` increases by 1.
+        - By default the step is applied, as without a loss scale.
+        - With ``skip_nonfinite`` it is skipped.
+        - With ``apply_after_skips`` too, it is skipped while ``bad_steps`` is at most that number, and applied after
+          that.
 
-    >>> from scalekeeper import NoLossScale
-    >>> policy = NoLossScale(skip_nonfinite=True, apply_after_skips=2)
-    >>> [bool(policy.update([gradient])[1]) for gradient in (float("nan"), float("nan"), float("nan"), 1.0)]
-    [False, False, True, True]
+    The last is the rule of Optax's ``apply_if_finite``, where the number is called max_consecutive_errors.
+
+    Example:
+        >>> from scalekeeper import NoLossScale
+        >>> policy = NoLossScale(skip_nonfinite=True, apply_after_skips=2)
+        >>> [bool(policy.update([gradient])[1]) for gradient in (float("nan"), float("nan"), float("nan"), 1.0)]
+        [False, False, True, True]
     """
 
     class Params(LossScaleParams):

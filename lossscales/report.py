@@ -12,6 +12,12 @@ class Report(NamedTuple):
         finite: Whether all gradients are finite.
         largest_magnitude: The largest magnitude among the unscaled gradients.
         zero_share: The share of gradients that are 0.
+
+    Example:
+        >>> import numpy as np
+        >>> from scalekeeper import Report
+        >>> Report(finite=np.bool_(False)).largest_magnitude is None
+        True
     """
 
     finite: Any = None

@@ -13,28 +13,32 @@ from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
-@loss_scales.register("scheduled")
+@loss_scales.register("scheduled", description="A repetition of a run: follows the step alone.")
 class ScheduledLossScale(LossScale):
     """A scale that follows a schedule, whatever the gradients are.
 
-    State: ``steps`` (int64), of which every step makes one more, applied or not.
-    ``values`` are the scale at step 0 and at each of the ``boundaries``, after the last of which it stays.
-    Between two of them
-      ``piecewise``: it stays what it was at the first;
-      ``linear``: it goes from the first to the second by the same amount at each step;
-      ``exponential``: its logarithm does, within 1 %, and exactly where it is a power of two.
-    A step whose gradients are not all finite is skipped, unless ``skip_nonfinite`` is false.
+    State: ``steps`` (int64), which increases by 1 at every step, applied or skipped.
 
-    >>> from scalekeeper import ScheduledLossScale
-    >>> loss_scale = ScheduledLossScale(values=[64, 1024], boundaries=[4], schedule="exponential")
-    >>> for _ in range(5):
-    ...     print(float(loss_scale()))
-    ...     _ = loss_scale.update([1.0])
-    64.0
-    128.0
-    256.0
-    512.0
-    1024.0
+    ``values`` has the scale at step 0 and at each of the ``boundaries``. After the last boundary the scale stays.
+    Between two boundaries it depends on ``schedule``:
+
+    - ``piecewise``: the scale stays that of the first.
+    - ``linear``: it changes by the same amount at each step.
+    - ``exponential``: its logarithm changes by the same amount, within 1 %, and exactly at powers of two.
+
+    A step with non-finite gradients is skipped, unless ``skip_nonfinite`` is false.
+
+    Example:
+        >>> from scalekeeper import ScheduledLossScale
+        >>> loss_scale = ScheduledLossScale(values=[64, 1024], boundaries=[4], schedule="exponential")
+        >>> for _ in range(5):
+        ...     print(float(loss_scale()))
+        ...     _ = loss_scale.update([1.0])
+        64.0
+        128.0
+        256.0
+        512.0
+        1024.0
     """
 
     class Params(LossScaleParams):

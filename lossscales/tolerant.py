@@ -15,34 +15,37 @@ from .report import Report, State
 _WHOLE = 2**30  # the share is compared in whole numbers, which are the same everywhere: one is 2**-30
 
 
-@loss_scales.register("tolerant", aliases=("fairseq",))
+@loss_scales.register("tolerant", aliases=("fairseq",), description="Gradients that overflow at any loss scale.")
 class TolerantLossScale(LossScale):
     """Backs off only when the share of overflows since the scale last changed reaches a tolerance.
 
-    State: ``current_loss_scale`` (float32), ``good_steps``, ``steps_since_rescale``, ``overflows_since_rescale``
+    State: ``current_loss_scale`` (float32); ``good_steps``, ``steps_since_rescale`` and ``overflows_since_rescale``
     (int64).
-    Every step: ``steps_since_rescale`` is one more.
-    A step whose gradients are all finite is applied, and
-      ``good_steps`` is one more; when it reaches ``increment_period``, it goes back to 0, the scale is multiplied by
-      ``multiplier`` (never above ``maximum``), and ``steps_since_rescale`` goes back to 0.
-    Any other step is skipped, and
-      ``good_steps`` goes back to 0, ``overflows_since_rescale`` is one more;
-      if these are at least ``tolerance`` of ``steps_since_rescale``, the scale is divided by ``multiplier`` (never
-      below ``minimum``), and both go back to 0.
 
-    The rule is that of fairseq's ``DynamicLossScaler`` (fairseq/optim/dynamic_loss_scaler.py), where growth does not
-    forget the overflows before it either. ``minimum`` is what it calls threshold. Its own min_loss_scale ends the
-    training; here the scale stays at the floor, and the optimizer's limit on skipped steps ends it.
+    - At every step, ``steps_since_rescale`` increases by 1.
+    - If all gradients are finite, the step is applied.
+        - ``good_steps`` increases by 1.
+        - When it reaches ``increment_period``, it returns to 0, the scale is multiplied by ``multiplier``, up to
+          ``maximum``, and ``steps_since_rescale`` returns to 0.
+    - Otherwise the step is skipped.
+        - ``good_steps`` returns to 0, and ``overflows_since_rescale`` increases by 1.
+        - If ``overflows_since_rescale`` is at least ``tolerance`` times ``steps_since_rescale``, the scale is divided
+          by ``multiplier``, down to ``minimum``, and both return to 0.
 
-    >>> from scalekeeper import TolerantLossScale
-    >>> loss_scale = TolerantLossScale(initial_loss_scale=1024, tolerance=0.5)
-    >>> for gradient in (1.0, 1.0, float("inf"), float("inf")):
-    ...     _ = loss_scale.update([gradient])
-    ...     print(float(loss_scale()))
-    1024.0
-    1024.0
-    1024.0
-    512.0
+    The rule is that of fairseq's ``DynamicLossScaler`` (fairseq/optim/dynamic_loss_scaler.py), where growth keeps the
+    earlier overflows too. fairseq calls ``minimum`` threshold. Its min_loss_scale ends the training; here the scale
+    stays at the minimum, and ``stop_after_skips`` of the optimizer ends the training.
+
+    Example:
+        >>> from scalekeeper import TolerantLossScale
+        >>> loss_scale = TolerantLossScale(initial_loss_scale=1024, tolerance=0.5)
+        >>> for gradient in (1.0, 1.0, float("inf"), float("inf")):
+        ...     _ = loss_scale.update([gradient])
+        ...     print(float(loss_scale()))
+        1024.0
+        1024.0
+        1024.0
+        512.0
     """
 
     class Params(LossScaleParams):

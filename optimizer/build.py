@@ -38,8 +38,14 @@ def build(
         DocumentError: If the document or an override is not valid.
 
     Example:
-        optimizer = scalekeeper.build({"optimizer": "adam", "loss_scale": "dynamic"})
-        optimizer = scalekeeper.build("train.yaml", overrides=["optimizer.learning_rate=1e-4"])
+        >>> import scalekeeper
+        >>> import tensorflow as tf
+        >>> optimizer = scalekeeper.build({"optimizer": "sgd", "loss_scale": 128})
+        >>> float(optimizer.loss_scale)
+        128.0
+        >>> optimizer = scalekeeper.build("examples/train.yaml", overrides=["optimizer.learning_rate=1e-4"])
+        >>> round(float(optimizer.lr.numpy()), 6)
+        0.0001
     """
     checked = load_document(
         document, allow=allow, overrides=overrides, allow_include=allow_include, allow_env=allow_env

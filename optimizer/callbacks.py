@@ -38,6 +38,7 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
 
     Args:
         filepath: The path, with fields such as ``{epoch}``, as for Keras's callback.
+        *arguments: Arguments of Keras's callback.
         probe: Whether to record a probe of a whole model; see :func:`scalekeeper.save_model`.
         **options: The other arguments of Keras's callback: ``monitor``, ``save_best_only``, ``save_freq``, …
 
@@ -45,7 +46,15 @@ class ModelCheckpoint(tf.keras.callbacks.ModelCheckpoint):  # type: ignore[misc]
         ArgumentError: ``options`` of TensorFlow are given for whole models.
 
     Example:
-        model.fit(x, y, epochs=3, callbacks=[scalekeeper.ModelCheckpoint("model-{epoch}.h5")])
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+        >>> history = model.fit(x, y, verbose=0, callbacks=[scalekeeper.ModelCheckpoint("model-{epoch}.h5")])
+        >>> scalekeeper.inspect("model-1.h5").iterations
+        1
     """
 
     __module__ = "scalekeeper"  # its public address
@@ -123,7 +132,15 @@ class LossScaleLogger(_LossScaleCallback):
         ArgumentError: If ``every`` is not a positive integer.
 
     Example:
-        model.fit(x, y, callbacks=[scalekeeper.LossScaleLogger(every=100)])
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+        >>> history = model.fit(x, y, verbose=0, callbacks=[scalekeeper.LossScaleLogger(every=100)])
+        >>> history.history["loss_scale"], history.history["skipped_steps"]
+        ([32768.0], [0])
     """
 
     def __init__(self, every: Optional[int] = None) -> None:
@@ -185,8 +202,19 @@ class TraceRecorder(_LossScaleCallback):
         resume: Whether to continue an existing file.
         flush_seconds: How often the file is written, in seconds.
 
+    Versions:
+        Up to TensorFlow 2.1, a second ``fit`` with this callback traces no steps.
+
     Example:
-        model.fit(x, y, callbacks=[scalekeeper.TraceRecorder("trace.csv")])
+        >>> import numpy as np
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+        >>> history = model.fit(x, y, batch_size=4, verbose=0, callbacks=[scalekeeper.TraceRecorder("trace.csv")])
+        >>> len(scalekeeper.read_trace("trace.csv"))
+        2
     """
 
     def __init__(self, path: Any, *, resume: bool = False, flush_seconds: float = 60.0) -> None:

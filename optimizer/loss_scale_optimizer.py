@@ -3,6 +3,7 @@
 from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import dataclasses
+import inspect
 
 import tensorflow as tf
 
@@ -48,6 +49,14 @@ from .shared_loss_scale import SharedLossScale
 __all__ = ["LossScaleOptimizer"]
 
 
+class _SignatureOfInit:
+    """The signature of a class whose ``__new__`` takes any arguments and leaves them to ``__init__``."""
+
+    def __get__(self, instance: Any, owner: Any) -> inspect.Signature:
+        signature = inspect.signature(owner.__init__)
+        return signature.replace(parameters=list(signature.parameters.values())[1:], return_annotation=owner)
+
+
 class LossScaleOptimizer:
     """An optimizer that scales the loss so that float16 gradients neither vanish nor overflow.
 
@@ -70,18 +79,40 @@ class LossScaleOptimizer:
         attribute_overflows: Count for each variable how often its gradient was non-finite.
         watch: Statistics to measure of the gradients of every step: ``"largest_magnitude"``, ``"zero_share"``.
 
+    Attributes:
+        inner_optimizer: The wrapped optimizer.
+        learning_rate: The learning rate of the inner optimizer.
+
     Raises:
         ArgumentError: If an argument has a value that is not allowed.
         WrongArgumentError: If not exactly one Keras optimizer is given, or ``dynamic`` is not a bool.
         InvalidSpecError: If ``loss_scale`` or the last three arguments are invalid.
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
+    Versions:
+        TensorFlow 2.0 to 2.21, with every optimizer of their Kerases. Members that not every version has name their
+        versions. Keras 3 adds the variables ``dynamic_scale`` and ``step_counter``.
+
     Example:
-        optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), "dynamic")
-        model.compile(optimizer, "mse")
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic")
+        >>> variable = tf.Variable(1.0)
+        >>> with tf.GradientTape() as tape:
+        ...     loss = optimizer.get_scaled_loss(variable * 2)
+        >>> grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        >>> applied = optimizer.apply_gradients(zip(grads, [variable]), return_decision=True)
+        >>> bool(applied), float(variable.numpy()), optimizer.loss_scale.state()
+        (True, 0.0, {'current_loss_scale': 32768.0, 'good_steps': 1})
+
+        In ``fit``, the optimizer scales and unscales by itself:
+
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-3), "dynamic"), "mse")
     """
 
     __module__ = "scalekeeper"  # its public address
+    __signature__ = _SignatureOfInit()  # what help() shows
 
     inner_optimizer: Any
     _profile: ClassVar[Optional[KerasProfile]] = None  # the Keras generation; None: of the public class
@@ -451,15 +482,37 @@ class LossScaleOptimizer:
         self.inner_optimizer.learning_rate = value
 
     def get_slot(self, var: Any, slot_name: str) -> Any:
-        """Return the inner optimizer's slot variable of this name for a model variable."""
+        """Return the inner optimizer's slot variable of this name for a model variable.
+
+        Args:
+            var: The model variable.
+            slot_name: The name of the slot, such as ``"momentum"``.
+        """
         return self.inner_optimizer.get_slot(var, slot_name)
 
     def add_slot(self, var: Any, slot_name: str, initializer: Any = "zeros") -> Any:
-        """Add a slot variable for a model variable to the inner optimizer, and return it."""
+        """Add a slot variable for a model variable to the inner optimizer.
+
+        Args:
+            var: The model variable.
+            slot_name: The name of the slot.
+            initializer: The initializer, or its name.
+
+        Returns:
+            The slot variable.
+        """
         return self.inner_optimizer.add_slot(var, slot_name, initializer)
 
     def add_weight(self, *args: Any, **kwargs: Any) -> Any:
-        """Add a variable to the inner optimizer, and return it."""
+        """Add a variable to the inner optimizer.
+
+        Args:
+            *args: The name, and what else ``add_weight`` of the inner optimizer takes.
+            **kwargs: ``shape``, ``dtype`` and ``initializer``.
+
+        Returns:
+            The variable.
+        """
         return self.inner_optimizer.add_weight(*args, **kwargs)
 
     # Configuration

@@ -67,6 +67,15 @@ def load_model(
         ModelDiffersError: The model computes something else than the model that was saved.
         UnreadableFileError: The file holds no model, is corrupt, or the installed Keras cannot rebuild its model.
         MissingFileError: There is no such file.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 1024), "mse")
+        >>> scalekeeper.save_model(model, "model.h5")
+        >>> scalekeeper.load_model("model.h5").optimizer.loss_scale
+        FixedLossScale(1024.0)
     """
     from ..serialization import models
 
@@ -118,6 +127,15 @@ def convert(
         DestinationExistsError: The destination exists, and ``force`` is not given.
         ConversionError: The source cannot become what was asked for.
         UnreadableFileError: The source is corrupt or has an unknown format.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
+        >>> model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        >>> scalekeeper.save_model(model, "model.h5", probe=False)
+        >>> scalekeeper.convert("model.h5", "model-2.0.h5", "2.0", force=True).dropped
+        []
     """
     from ..serialization import conversion
 
@@ -163,7 +181,12 @@ def verify(
         MissingFileError: There is no such file.
 
     Example:
-        assert scalekeeper.verify("old.h5", "new.keras").equal
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> scalekeeper.verify("state.npz", "state.npz").verdict
+        'equal'
     """
     from ..serialization import verification
 
@@ -201,6 +224,17 @@ def convert_folder(
 
     Raises:
         ConversionError: The source is not a folder, or holds nothing that can be converted.
+
+    Example:
+        >>> import os
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> os.makedirs("states", exist_ok=True)
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "states/run.npz")
+        >>> outcomes = scalekeeper.convert_folder("states", "converted", "2.3", dry_run=True)
+        >>> [outcome.error for outcome in outcomes]
+        [None]
     """
     from ..serialization import conversion
 

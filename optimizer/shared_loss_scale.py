@@ -39,13 +39,24 @@ class SharedLossScale:
         ArgumentError: If the policy has its own ``update``, which decides and updates at once.
         InvalidSpecError: If ``loss_scale`` is invalid.
 
+    Versions:
+        Every version, in eager mode and in ``tf.function``. A graph of TensorFlow 1 has no such step.
+
     Example:
-        shared = scalekeeper.SharedLossScale("dynamic")
-        first = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(1e-4), shared)
-        second = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(4e-4), shared)
-        with shared.step():
-            first.apply_gradients(zip(first.get_unscaled_gradients(first_grads), first_variables))
-            second.apply_gradients(zip(second.get_unscaled_gradients(second_grads), second_variables))
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> shared = scalekeeper.SharedLossScale({"name": "dynamic", "increment_period": 1})
+        >>> first = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), shared)
+        >>> second = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), shared)
+        >>> variables = [tf.Variable(1.0), tf.Variable(1.0)]
+        >>> with tf.GradientTape(persistent=True) as tape:
+        ...     losses = [first.get_scaled_loss(variables[0] * 2), second.get_scaled_loss(variables[1] * 2)]
+        >>> with shared.step():
+        ...     for optimizer, loss, variable in zip((first, second), losses, variables):
+        ...         grads = optimizer.get_unscaled_gradients(tape.gradient(loss, [variable]))
+        ...         _ = optimizer.apply_gradients(zip(grads, [variable]))
+        >>> shared.loss_scale.state()
+        {'current_loss_scale': 65536.0, 'good_steps': 0}
     """
 
     __module__ = "scalekeeper"  # its public address
@@ -65,6 +76,9 @@ class SharedLossScale:
         """Return the context manager of one step: its end updates the loss scale.
 
         Inside, each optimizer unscales and applies its gradients at most once. Losses may be scaled before it.
+
+        Returns:
+            The context manager.
 
         Raises:
             UnsupportedOperationError: At the end, if no optimizer has applied gradients. Inside, from an optimizer that

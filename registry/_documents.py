@@ -20,7 +20,7 @@ from ._optimizer_spec import OptimizerSpec, check_optimizer
 from ._overrides import INCLUDE, Override, parsed_overrides, with_override
 from ._plugins import loss_scales
 from ._references import SCHEMA, allowed_variables, with_references
-from ._source_text import Position, Source
+from ._source_text import Position, Source, Span
 from ._targets import Target
 from ._targets import target as target_named
 from .errors import (
@@ -60,7 +60,21 @@ def access_of(
 
 
 class Document(NamedTuple):
-    """A valid document: the optimizer to build, its loss scale, and its options."""
+    """A valid document: the optimizer to build, its loss scale, and its options.
+
+    Attributes:
+        optimizer: The optimizer to build.
+        loss_scale: The policy.
+        skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"`` or ``"native"``.
+        target: The TensorFlow that the document was checked for.
+        monitoring: The options ``stop_after_skips``, ``attribute_overflows`` and ``watch``.
+
+    Example:
+        >>> import scalekeeper
+        >>> document = scalekeeper.load_document({"optimizer": "adam", "stop_after_skips": 100}, target="2.3")
+        >>> document.loss_scale, document.monitoring.stop_after_skips, document.target.name
+        (DynamicLossScale(current_loss_scale=32768.0, num_good_steps=0, initial_loss_scale=32768.0, ...), 100, '2.3')
+    """
 
     optimizer: OptimizerSpec
     loss_scale: Any
@@ -98,12 +112,13 @@ def load_document(
         UnknownTargetError: The target is not known.
         ArgumentError: An entry of ``allow`` is not an import path, or one of ``allow_env`` not a name.
 
-    >>> import scalekeeper
-    >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
-    >>> document.optimizer.name, document.loss_scale.params.increment_period
-    ('sgd', 500)
-    >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
-    FixedLossScale(128.0)
+    Example:
+        >>> import scalekeeper
+        >>> document = scalekeeper.load_document("examples/train.yaml", target="2.3", overrides=["optimizer=sgd"])
+        >>> document.optimizer.name, document.loss_scale.params.increment_period
+        ('sgd', 500)
+        >>> scalekeeper.load_document({"optimizer": "sgd", "loss_scale": 128}).loss_scale
+        FixedLossScale(128.0)
     """
     chosen, access = target_named(target), access_of(allow, allow_include, allow_env)
     changes = parsed_overrides(overrides)
@@ -176,9 +191,16 @@ def check_loss_scale(
         raise DocumentError(source.name, error.findings) from None
 
 
-def changed_loss_scale(spec: Any, access: Access, overrides: Sequence[Override]) -> Tuple[Any, Any]:
-    """Return a spec of a loss scale with overrides, and its object."""
-    root = _resolved(node_of({"loss_scale": spec}), access, overrides)
+def changed_loss_scale(
+    spec: Union[str, float], text: str, access: Access, overrides: Sequence[Override]
+) -> Tuple[Any, Any]:
+    """Return the loss scale of a name or a number with overrides, as a spec and as an object.
+
+    ``text`` is what was given, which errors point into.
+    """
+    span = Span(Source("POLICY", text), 0, len(text))
+    root = Node(span).with_children({"loss_scale": Node(span, spec)}, {"loss_scale": span})
+    root = _resolved(root, access, overrides)
     return _loss_scale_of(root, access, ("loss_scale",))
 
 

@@ -124,7 +124,19 @@ class Arguments(StrictModel):
 
 
 class OptimizerSpec(NamedTuple):
-    """A valid optimizer or schedule of a document; ``class_path`` is the path of its class below ``tf.keras``."""
+    """A valid optimizer or learning-rate schedule of a document.
+
+    Attributes:
+        name: The name in the document.
+        class_path: The path of its class below ``tf.keras``.
+        arguments: The arguments of its constructor.
+
+    Example:
+        >>> import scalekeeper
+        >>> spec = scalekeeper.load_document({"optimizer": {"name": "sgd", "momentum": 0.9}}, target="2.3").optimizer
+        >>> spec.name, spec.class_path, spec.arguments
+        ('sgd', 'optimizers.SGD', {'momentum': 0.9})
+    """
 
     name: str
     class_path: str

@@ -127,7 +127,10 @@ class Listing(NamedTuple):
 
 
 class Registry:
-    """The plugins of one kind.
+    """The plugins of one kind: names for classes, and objects from specs.
+
+    :data:`loss_scales` is the registry of policies. Reading takes no lock, and no import happens under the lock: the
+    imported module could register a class and wait for the lock.
 
     Args:
         kind: The noun for a plugin in messages.
@@ -136,8 +139,10 @@ class Registry:
         number: The name and the parameter that a number in place of a spec stands for.
         methods: The methods that every plugin must have.
 
-    Reading takes no lock, and no import happens under the lock: the imported module could register a class and wait for
-    the lock.
+    Example:
+        >>> from scalekeeper.registry import loss_scales
+        >>> loss_scales.plugin("dynamic").cls.__name__
+        'DynamicLossScale'
     """
 
     def __init__(
@@ -163,32 +168,39 @@ class Registry:
 
     # Registering
 
-    def register(self, name: str, *, aliases: Iterable[str] = (), override: bool = False) -> Callable[[Class], Class]:
+    def register(
+        self, name: str, *, aliases: Iterable[str] = (), override: bool = False, description: str = ""
+    ) -> Callable[[Class], Class]:
         """Return a decorator that registers a class.
 
         Args:
             name: The name in specs and documents.
             aliases: Other names for it.
             override: Whether to replace a class that has one of the names.
+            description: The purpose of the policy, for ``scalekeeper list``. Default: the first line of its docstring.
+
+        Returns:
+            The decorator, which returns the class unchanged.
 
         Raises:
             NameTakenError: Another class has one of the names.
             ArgumentError: A name is not valid.
             ArgumentTypeError: The object is not a class, or not a policy.
 
-        >>> from scalekeeper import DynamicLossScale, register, resolve
-        >>> @register("cautious")
-        ... class CautiousLossScale(DynamicLossScale):
-        ...     class Params(DynamicLossScale.Params):
-        ...         initial_loss_scale: float = 128.0
-        >>> float(resolve("cautious")())
-        128.0
+        Example:
+            >>> from scalekeeper import DynamicLossScale, register, resolve
+            >>> @register("cautious")
+            ... class CautiousLossScale(DynamicLossScale):
+            ...     class Params(DynamicLossScale.Params):
+            ...         initial_loss_scale: float = 128.0
+            >>> float(resolve("cautious")())
+            128.0
         """
         names = self._valid_names(name, aliases)
         origin = _caller()
 
         def decorate(cls: Class) -> Class:
-            plugin = self._new_plugin(names, cls, origin)
+            plugin = self._new_plugin(names, cls, origin, description)
             with self._lock:
                 self._names = self._with(self._names, names, plugin, override)
             return cls
@@ -212,7 +224,7 @@ class Registry:
         Args:
             name: The name of the preset.
             cls: The class, or its name.
-            description: A sentence for ``scalekeeper list``.
+            description: The purpose of the preset, for ``scalekeeper list``.
             aliases: Other names for the preset.
             override: Whether to replace a class that has one of the names.
             **defaults: The other defaults.
@@ -221,10 +233,11 @@ class Registry:
             NameTakenError: Another class has one of the names.
             InvalidSpecError: A default is not valid.
 
-        >>> from scalekeeper import register_preset, resolve
-        >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
-        >>> resolve({"name": "dynamic/slow", "initial_loss_scale": 64}).params.increment_period
-        10000
+        Example:
+            >>> from scalekeeper import register_preset, resolve
+            >>> register_preset("dynamic/slow", "dynamic", increment_period=10000)
+            >>> resolve({"name": "dynamic/slow", "initial_loss_scale": 64}).params.increment_period
+            10000
         """
         names = self._valid_names(name, aliases)
         origin = _caller()
@@ -244,7 +257,29 @@ class Registry:
         """Register a class in a ``with`` block, for the current thread or asynchronous task.
 
         A thread that starts in the block does not see the name, unless it runs in a copy of the context
-        (``contextvars.copy_context().run``). The arguments are those of :meth:`register`.
+        (``contextvars.copy_context().run``).
+
+        Args:
+            name: The name in specs and documents.
+            cls: The class.
+            aliases: Other names for it.
+            override: Whether to replace a class that has one of the names.
+
+        Returns:
+            The context manager.
+
+        Raises:
+            NameTakenError: Another class has one of the names.
+            ArgumentError: A name is not valid.
+            ArgumentTypeError: The object is not a class, or not a policy.
+
+        Example:
+            >>> import scalekeeper
+            >>> class Mine(scalekeeper.FixedLossScale):
+            ...     pass
+            >>> with scalekeeper.temporary_registration("mine", Mine):
+            ...     scalekeeper.resolve({"name": "mine", "loss_scale_value": 8.0})
+            Mine(8.0)
         """
         names = self._valid_names(name, aliases)
         plugin = self._new_plugin(names, cls, _caller())
@@ -254,10 +289,10 @@ class Registry:
         finally:
             self._scope.reset(token)
 
-    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
+    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str, description: str = "") -> Plugin:
         self._load_built_in()  # built-in names are taken even before their first use
         self._require_contract(cls)
-        return Plugin(names[0], cls, names[1:], origin)
+        return Plugin(names[0], cls, names[1:], origin, description=description)
 
     def _with(
         self, table: Mapping[str, Plugin], names: Tuple[str, ...], plugin: Plugin, override: bool
@@ -301,7 +336,16 @@ class Registry:
     # Looking up
 
     def plugin(self, name: str, allow: Iterable[str] = ()) -> Plugin:
-        """Return the plugin of a registered name, an entry point, or an allowed import path."""
+        """Return the plugin of a registered name, an entry point, or an allowed import path.
+
+        Args:
+            name: The name.
+            allow: Allowed import paths.
+
+        Raises:
+            InvalidSpecError: There is no such name.
+            PluginLoadError: The plugin can't be imported.
+        """
         found = self._known(name)
         if found is not None:
             return found
@@ -346,7 +390,15 @@ class Registry:
             return self._names[announcement.name]
 
     def plugin_of(self, cls: Any, name: Optional[str] = None) -> Plugin:
-        """Return the plugin of a class, which need not be registered."""
+        """Return the plugin of a class, which need not be registered.
+
+        Args:
+            cls: The class.
+            name: The name of the plugin; the name of the class if it is None.
+
+        Raises:
+            InvalidSpecError: The class does not have the methods of a plugin.
+        """
         for plugin in self._names.values():
             if plugin.cls is cls and plugin.preset is None:
                 return plugin
@@ -383,7 +435,11 @@ class Registry:
         return _classes(self.listing())
 
     def class_named(self, class_name: str) -> Any:
-        """Return the class of a plugin by the name of the class: a registered one, or else that of an entry point."""
+        """Return the class of a plugin by the name of the class: a registered one, or else that of an entry point.
+
+        Args:
+            class_name: The name of the class.
+        """
         self._load_built_in()
         return _classes(_sorted(self._rows())).get(class_name) or self.classes().get(class_name)
 
@@ -403,9 +459,20 @@ class Registry:
                 path ``package.module:Class`` that is allowed.
             allow: Allowed import paths: ``package.module:Class``, or ``package.*`` for a package.
 
+        Returns:
+            The policy. An object is returned as it is.
+
         Raises:
             InvalidSpecError: The spec is not valid; ``problems`` lists why.
+            InvalidSpecTypeError: The spec has a type that no spec has.
             PluginLoadError: The plugin can't be imported.
+
+        Example:
+            >>> import scalekeeper
+            >>> scalekeeper.resolve({"name": "dynamic", "initial_loss_scale": 1024}).state()
+            {'current_loss_scale': 1024.0, 'good_steps': 0}
+            >>> float(scalekeeper.resolve(128)())
+            128.0
         """
         if isinstance(spec, (dict, Mapping)):
             values = dict(spec)
@@ -489,3 +556,10 @@ loss_scales = Registry(
     number=("fixed", "loss_scale_value"),
     methods=("__call__", "update"),
 )
+"""The registry of loss-scale policies, a :class:`Registry`.
+
+Example:
+    >>> from scalekeeper.registry import loss_scales
+    >>> "dynamic" in loss_scales.names()
+    True
+"""

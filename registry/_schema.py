@@ -38,9 +38,10 @@ def document_schema(target: Union[Target, str, None] = None) -> Dict[str, Any]:
     Raises:
         UnknownTargetError: The target is not known.
 
-    >>> import scalekeeper
-    >>> scalekeeper.document_schema("2.3")["title"]
-    'scalekeeper document for TensorFlow 2.3.4, Keras 2.4.0'
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.document_schema("2.3")["title"]
+        'scalekeeper document for TensorFlow 2.3.4, Keras 2.4.0'
     """
     target = target if isinstance(target, Target) else target_named(target)
     definitions: Dict[str, Any] = {}

@@ -41,12 +41,23 @@ _SPELLING = re.compile(r"([0-9]+\.[0-9]+)(?:\.[0-9]+)*(?:-(keras3|tf_keras))?|(k
 
 
 class Target(NamedTuple):
-    """A TensorFlow and its Keras. ``name`` is ``2.0`` … ``2.15``, then ``2.16-keras3``, ``2.16-tf_keras``, …"""
+    """A TensorFlow and its Keras.
+
+    Attributes:
+        name: ``2.0`` … ``2.15``, then ``2.16-keras3``, ``2.16-tf_keras``, …
+
+    Example:
+        >>> from scalekeeper.registry import target
+        >>> found = target("2.16")
+        >>> found.name, found.version, str(found)
+        ('2.16-keras3', (2, 16), 'TensorFlow 2.16.2, Keras 3...')
+    """
 
     name: str
 
     @property
     def version(self) -> Tuple[int, ...]:
+        """The major and minor version of TensorFlow."""
         return tuple(int(part) for part in self.name.split("-")[0].split("."))
 
     @property
@@ -70,7 +81,16 @@ def entries_by_class(kind: str) -> Dict[str, List[Any]]:
 
 
 def known_targets() -> List[Target]:
-    """Return all targets, the oldest first."""
+    """Return all targets, the oldest first.
+
+    Returns:
+        The targets.
+
+    Example:
+        >>> from scalekeeper.registry import known_targets
+        >>> known_targets()[0].name, known_targets()[-1].name
+        ('2.0', '2.21-keras3')
+    """
     return [Target(name) for name in _NAMES]
 
 
@@ -81,12 +101,16 @@ def target(given: Optional[str] = None) -> Target:
         given: ``2.0`` … ``2.21``, from 2.16 on with ``-tf_keras`` or ``-keras3`` (the default); or ``tf_keras`` or
             ``keras3`` for the newest. Default: the installed TensorFlow, or else the newest.
 
+    Returns:
+        The target.
+
     Raises:
         UnknownTargetError: There is no such target.
 
-    >>> from scalekeeper.registry import target
-    >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
-    ('2.21-keras3', '2.3', '2.21-tf_keras')
+    Example:
+        >>> from scalekeeper.registry import target
+        >>> target("2.21").name, target("2.3.4").name, target("tf_keras").name
+        ('2.21-keras3', '2.3', '2.21-tf_keras')
     """
     if given is None:
         return _installed() or Target(_NAMES[-1])

@@ -21,6 +21,12 @@ class Problem(NamedTuple):
         message: A sentence for people.
         kind: A stable identifier for programs.
         at_key: Whether the key itself is wrong, and not its value.
+
+    Example:
+        >>> from scalekeeper.registry import Problem
+        >>> problem = Problem(("loss_scale", "minimum"), "expected a number above 0", "greater_than")
+        >>> str(problem)
+        'loss_scale.minimum: expected a number above 0'
     """
 
     path: Path
@@ -29,7 +35,11 @@ class Problem(NamedTuple):
     at_key: bool = False
 
     def under(self, *prefix: Union[str, int]) -> "Problem":
-        """Return the same problem with a prefix before its path."""
+        """Return the same problem with a prefix before its path.
+
+        Args:
+            *prefix: Keys and indices.
+        """
         return self._replace(path=tuple(prefix) + self.path)
 
     def __str__(self) -> str:
@@ -37,7 +47,16 @@ class Problem(NamedTuple):
 
 
 class ScalekeeperError(Exception):
-    """Base class of all errors that scalekeeper raises."""
+    """Base class of all errors that scalekeeper raises.
+
+    Example:
+        >>> import scalekeeper
+        >>> try:
+        ...     scalekeeper.resolve("dynamik")
+        ... except scalekeeper.ScalekeeperError as error:
+        ...     print(type(error).__name__)
+        InvalidSpecError
+    """
 
 
 def _passes_through_autograph(cls: Type[_Error]) -> Type[_Error]:
@@ -51,7 +70,19 @@ def _passes_through_autograph(cls: Type[_Error]) -> Type[_Error]:
 
 
 class InvalidSpecError(ScalekeeperError, ValueError):
-    """Raised when a spec is not valid. ``problems`` lists everything that is wrong with it."""
+    """Raised when a spec is not valid.
+
+    Attributes:
+        problems: Everything that is wrong with it, a tuple of :class:`Problem`.
+
+    Example:
+        >>> import scalekeeper
+        >>> try:
+        ...     scalekeeper.resolve({"name": "dynamic", "increment_period": 0, "minimum": -1.0})
+        ... except scalekeeper.InvalidSpecError as error:
+        ...     print([problem.path for problem in error.problems])
+        [('increment_period',), ('minimum',)]
+    """
 
     def __init__(self, problems: Iterable[Problem]) -> None:
         self.problems: Tuple[Problem, ...] = tuple(problems)
@@ -62,13 +93,26 @@ class InvalidSpecError(ScalekeeperError, ValueError):
 
 
 class InvalidSpecTypeError(InvalidSpecError, TypeError):
-    """Raised when a spec has a type that no spec has. TensorFlow's own class raises TypeError for it from 2.4 on."""
+    """Raised when a spec has a type that no spec has. TensorFlow's own class raises TypeError for it from 2.4 on.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.resolve(None)
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.InvalidSpecTypeError: None is not a loss scale...
+    """
 
 
 class StateMismatchError(InvalidSpecError):
     """Raised when a training state does not fit the optimizer or model it is loaded into.
 
     ``problems`` lists everything that does not fit. Derives from :class:`InvalidSpecError` for programs that catch it.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.DynamicLossScale().load_state({"current_loss_scale": 8.0})
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.StateMismatchError: good_steps: not in the given state
     """
 
 
@@ -85,7 +129,20 @@ class Finding(NamedTuple):
 
 
 class DocumentError(ScalekeeperError, ValueError):
-    """Raised when a document is not valid. ``findings`` lists all problems with their positions."""
+    """Raised when a document is not valid.
+
+    Attributes:
+        name: The name of the document.
+        findings: All problems, each with ``problem``, ``place`` (line and column), ``excerpt`` and ``source``.
+
+    Example:
+        >>> import scalekeeper
+        >>> try:
+        ...     scalekeeper.load_document("examples/train.yaml", overrides=["loss_scale.minimum=-1"])
+        ... except scalekeeper.DocumentError as error:
+        ...     print([finding.problem.path for finding in error.findings])
+        [('loss_scale', 'minimum')]
+    """
 
     def __init__(self, name: str, findings: Iterable[Finding]) -> None:
         self.name = name
@@ -102,76 +159,242 @@ class DocumentError(ScalekeeperError, ValueError):
 
 
 class StateTypeError(ScalekeeperError, TypeError):
-    """Raised when the step of a policy changes the names or types of its state."""
+    """Raised when the step of a policy changes the names or types of its state.
+
+    Example:
+        >>> import scalekeeper
+        >>> class Forgetful(scalekeeper.DynamicLossScale):
+        ...     def next_state(self, state, report, ops):
+        ...         return {}
+        >>> _ = Forgetful().update([1.0])
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.StateTypeError: ...
+    """
 
 
 @_passes_through_autograph
 class ArgumentError(ScalekeeperError, ValueError):
-    """Raised when an argument has a value that the function does not accept."""
+    """Raised when an argument has a value that the function does not accept.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.register("not a name")
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.ArgumentError: 'not a name' can't be a name...
+    """
 
 
 @_passes_through_autograph
 class ArgumentTypeError(ScalekeeperError, TypeError):
-    """Raised when an argument has a type that the function does not accept."""
+    """Raised when an argument has a type that the function does not accept.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.register("mine")(42)
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.ArgumentTypeError: only a class can be a loss scale...
+    """
 
 
 @_passes_through_autograph
 class WrongArgumentError(ArgumentTypeError, ArgumentError):
-    """Raised when TensorFlow's own class refuses an argument, with TypeError or ValueError depending on the version."""
+    """Raised when TensorFlow's own class refuses an argument, with TypeError or ValueError depending on the version.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> scalekeeper.LossScaleOptimizer("adam")
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.WrongArgumentError: expected a Keras optimizer...
+    """
 
 
 class ReadOnlyError(ScalekeeperError, AttributeError):
-    """Raised when an attribute is set that cannot be changed."""
+    """Raised when an attribute is set that cannot be changed.
+
+    Versions:
+        Only the optimizers of Keras 3 raise it. Elsewhere Python raises :class:`AttributeError`, its base class.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> try:
+        ...     optimizer.initial_scale = 8.0
+        ... except AttributeError:
+        ...     print("set initial_loss_scale of the policy instead")
+        set initial_loss_scale of the policy instead
+    """
 
 
 @_passes_through_autograph
 class StrategyError(ScalekeeperError, ValueError):
-    """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context."""
+    """Raised when loss scaling cannot work under the current ``tf.distribute`` strategy or context.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> strategy = tf.distribute.MirroredStrategy(["CPU:0"])
+        >>> with strategy.scope():
+        ...     variable = tf.Variable(1.0)
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> try:
+        ...     with strategy.scope():
+        ...         optimizer.apply_gradients([(tf.constant(1.0), variable)])
+        ... except scalekeeper.StrategyError:
+        ...     print("create the optimizer in the scope, and call it in strategy.run")
+        create the optimizer in the scope, and call it in strategy.run
+    """
 
 
 class DemoError(ScalekeeperError, RuntimeError):
-    """Raised when the training run of ``scalekeeper demo`` fails."""
+    """Raised when the training run of ``scalekeeper demo`` fails.
+
+    Example:
+        >>> import subprocess, sys
+        >>> import scalekeeper
+        >>> def run_demo(*options):
+        ...     finished = subprocess.run([sys.executable, "-m", "scalekeeper", "demo", *options])
+        ...     if finished.returncode:
+        ...         raise scalekeeper.DemoError("see the output of the command")
+    """
 
 
 @_passes_through_autograph
 class UnsupportedOperationError(ScalekeeperError, RuntimeError):
-    """Raised when an operation is not possible in the current state of the optimizer or program."""
+    """Raised when an operation is not possible in the current state of the optimizer or program.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> shared = scalekeeper.SharedLossScale("dynamic")
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), shared)
+        >>> optimizer.get_unscaled_gradients([tf.constant(1.0)])
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.UnsupportedOperationError: ...outside of a step...
+    """
 
 
 class MissingFileError(ScalekeeperError, FileNotFoundError):
-    """Raised when a file, SavedModel or checkpoint does not exist."""
+    """Raised when a file, SavedModel or checkpoint does not exist.
+
+    Example:
+        >>> import scalekeeper
+        >>> try:
+        ...     scalekeeper.inspect("missing.h5")
+        ... except FileNotFoundError as error:
+        ...     print(type(error).__name__)
+        MissingFileError
+    """
 
 
 class DestinationExistsError(ScalekeeperError, FileExistsError):
-    """Raised when the destination of a conversion exists and may not be replaced."""
+    """Raised when the destination of a conversion exists and may not be replaced.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> for name in ("first.npz", "second.npz"):
+        ...     scalekeeper.save_state(optimizer, name)
+        >>> try:
+        ...     scalekeeper.convert("first.npz", "second.npz")
+        ... except scalekeeper.DestinationExistsError:
+        ...     print(scalekeeper.convert("first.npz", "second.npz", force=True).written)
+        True
+    """
 
 
 class NameTakenError(ScalekeeperError, ValueError):
-    """Raised when a name is already registered for another class."""
+    """Raised when a name is already registered for another class.
+
+    Example:
+        >>> import scalekeeper
+        >>> @scalekeeper.register("dynamic")
+        ... class Mine(scalekeeper.DynamicLossScale):
+        ...     pass
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.NameTakenError: the loss scale name 'dynamic' is taken...
+    """
 
 
 class PluginLoadError(ScalekeeperError, ImportError):
-    """Raised when a plugin can't be imported, or is not a valid plugin."""
+    """Raised when a plugin can't be imported, or is not a valid plugin.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.resolve("no_such_module:Mine", allow=["no_such_module:Mine"])
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.PluginLoadError: ...
+    """
 
 
 class UnknownTargetError(ScalekeeperError, ValueError):
-    """Raised when a target is not a known TensorFlow version."""
+    """Raised when a target is not a known TensorFlow version.
+
+    Example:
+        >>> from scalekeeper.registry import target
+        >>> target("1.15")
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.UnknownTargetError: unknown target '1.15'...
+    """
 
 
 class TranslationError(ScalekeeperError, ValueError):
-    """Raised when a configuration has no equivalent in the target Keras, and dropping it would change its meaning."""
+    """Raised when a configuration has no equivalent in the target Keras, and dropping it would change its meaning.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> config = {"class_name": "SGD", "config": {"learning_rate": 0.1}}
+        >>> scalekeeper.LossScaleOptimizer.from_config(config)
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.TranslationError: SGD has no loss scale...
+    """
 
 
 class UnreadableFileError(ScalekeeperError, ValueError):
-    """Raised when a file is truncated, corrupt, or has another format than expected."""
+    """Raised when a file is truncated, corrupt, or has another format than expected.
+
+    Example:
+        >>> import scalekeeper
+        >>> with open("broken.h5", "wb") as stream:
+        ...     _ = stream.write(b"not an H5 file")
+        >>> scalekeeper.inspect("broken.h5")
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.UnreadableFileError: broken.h5...
+    """
 
 
 class ConversionError(ScalekeeperError, ValueError):
-    """Raised when a file can't be converted to the requested format or target."""
+    """Raised when a file can't be converted to the requested format or target.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> scalekeeper.convert("examples/train.yaml", "model.h5")
+        Traceback (most recent call last):
+        scalekeeper.registry.errors.ConversionError: examples/train.yaml...
+    """
 
 
 class LossyConversionError(ConversionError):
-    """Raised when a conversion would drop something. ``losses``, or ``dropped``, lists what."""
+    """Raised when a conversion would drop something.
+
+    Attributes:
+        losses: The state that it would drop, in sentences; also ``dropped``.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> try:
+        ...     scalekeeper.convert("state.npz", "lossy.json")
+        ... except scalekeeper.LossyConversionError as error:
+        ...     print(error.dropped)
+        (...)
+    """
 
     def __init__(self, message: str, losses: Sequence[str]) -> None:
         self.losses: Tuple[str, ...] = tuple(losses)
@@ -187,13 +410,40 @@ class LossyConversionError(ConversionError):
 
 
 class MissingPackageError(ScalekeeperError, ImportError):
-    """Raised when an operation needs a package that is not installed."""
+    """Raised when an operation needs a package that is not installed.
+
+    Example:
+        >>> import scalekeeper
+        >>> def draw(diagnosis):
+        ...     try:
+        ...         diagnosis.plot("layers.svg")
+        ...     except scalekeeper.MissingPackageError as error:
+        ...         print(f"no picture: {error}")
+    """
 
 
 class IncompleteRestoreError(ScalekeeperError, ValueError):
     """Raised when a file does not have all variables of a model, or all slots of its optimizer.
 
-    ``report`` tells what was found, matched, missing and unused. Nothing has been changed.
+    Nothing has been changed.
+
+    Attributes:
+        report: What was found, matched, missing and unused: a :class:`RestoreReport`.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> def model_with(*names):
+        ...     layers = [tf.keras.layers.Dense(2, name=name) for name in names]
+        ...     model = tf.keras.Sequential([tf.keras.Input((2,)), *layers])
+        ...     model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        ...     return model
+        >>> scalekeeper.save_model(model_with("first"), "small.h5", probe=False)
+        >>> try:
+        ...     scalekeeper.restore(model_with("first", "second"), "small.h5")
+        ... except scalekeeper.IncompleteRestoreError as error:
+        ...     print(len(error.report.missing))
+        2
     """
 
     def __init__(self, message: str, report: Any = None) -> None:
@@ -205,27 +455,91 @@ class IncompleteRestoreError(ScalekeeperError, ValueError):
 
 
 class NothingRestoredError(IncompleteRestoreError):
-    """Raised when nothing in a file matches the model to restore into."""
+    """Raised when nothing in a file matches the model to restore into.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> def model_with(name, width):
+        ...     model = tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(width, name=name)])
+        ...     model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+        ...     return model
+        >>> scalekeeper.save_model(model_with("first", 3), "other.h5", probe=False)
+        >>> try:
+        ...     scalekeeper.restore(model_with("second", 5), "other.h5", partial=True)
+        ... except scalekeeper.NothingRestoredError:
+        ...     print("another model")
+        another model
+    """
 
 
 class AmbiguousMatchError(ScalekeeperError, ValueError):
-    """Raised when several objects of a file may be meant. The message names the argument that decides."""
+    """Raised when several objects of a file may be meant.
+
+    The message names them. Give ``mapping`` or ``optimizer`` to :func:`restore`.
+
+    Example:
+        >>> import scalekeeper
+        >>> def restore_generator(model, path):
+        ...     try:
+        ...         return scalekeeper.restore(model, path)
+        ...     except scalekeeper.AmbiguousMatchError:
+        ...         return scalekeeper.restore(model, path, optimizer="generator_optimizer")
+    """
 
 
 class IncompleteRestoreWarning(UserWarning):
-    """Warns that a restore was not complete: something of the target or of the file is left over."""
+    """Warns that a restore was not complete: something of the target or of the file is left over.
+
+    :func:`restore` and :func:`load_model` give it. The report of ``restore`` lists what is left over.
+
+    Example:
+        >>> import warnings
+        >>> import scalekeeper
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", scalekeeper.IncompleteRestoreWarning)  # a restore is complete, or fails
+    """
 
 
 class AssumedOrderWarning(UserWarning):
-    """Warns that a file does not tell which variable is which, and that they were taken in order, as Keras does."""
+    """Warns that a file does not tell which variable is which, and that they were taken in order, as Keras does.
+
+    :func:`restore` and :func:`load_model` give it.
+
+    Example:
+        >>> import warnings
+        >>> import scalekeeper
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("error", scalekeeper.AssumedOrderWarning)  # nothing is assumed
+    """
 
 
 class ForgottenScalingWarning(UserWarning):
-    """Warns that gradients are applied and the loss was not scaled, or the gradients were not unscaled."""
+    """Warns that gradients are applied and the loss was not scaled, or the gradients were not unscaled.
+
+    Example:
+        >>> import warnings
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> with warnings.catch_warnings(record=True) as caught:
+        ...     warnings.simplefilter("always")
+        ...     _ = optimizer.apply_gradients([(tf.constant(1.0), tf.Variable(1.0))])
+        >>> scalekeeper.ForgottenScalingWarning in [warning.category for warning in caught]
+        True
+    """
 
 
 class UntestedVersionWarning(UserWarning):
-    """Warns that the installed TensorFlow is newer than all that scalekeeper is tested with."""
+    """Warns that the installed TensorFlow is newer than all that scalekeeper is tested with.
+
+    Example:
+        >>> import warnings
+        >>> import scalekeeper
+        >>> with warnings.catch_warnings():
+        ...     warnings.simplefilter("ignore", scalekeeper.UntestedVersionWarning)
+        ...     target = scalekeeper.registry.target()
+    """
 
 
 class ModelDiffersError(ScalekeeperError, ValueError):
@@ -234,6 +548,15 @@ class ModelDiffersError(ScalekeeperError, ValueError):
     Attributes:
         layer: The first layer that differs; None if the difference is in no layer that can be compared.
         difference: How much its output differs; None if the model cannot be called.
+
+    Example:
+        >>> import scalekeeper
+        >>> def load(path):
+        ...     try:
+        ...         return scalekeeper.load_model(path)
+        ...     except scalekeeper.ModelDiffersError as error:
+        ...         print(f"{error.layer} differs by {error.difference}")
+        ...         return scalekeeper.load_model(path, probe=False)
     """
 
     def __init__(self, message: str, layer: Optional[str] = None, difference: Optional[float] = None) -> None:
@@ -252,6 +575,20 @@ class TooManySkipsError(ScalekeeperError, RuntimeError):
         step: The last of them.
         loss_scale: The current loss scale.
         variables: The names of the variables whose gradients were not finite at the last step.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), stop_after_skips=2)
+        >>> variable = tf.Variable(1.0)
+        >>> try:
+        ...     for _ in range(10):
+        ...         loss = optimizer.get_scaled_loss(tf.constant(1.0))
+        ...         grads = optimizer.get_unscaled_gradients([tf.constant(float("nan"))])
+        ...         applied = optimizer.apply_gradients(zip(grads, [variable]))
+        ... except scalekeeper.TooManySkipsError as error:
+        ...     print(error.skipped_in_a_row, error.loss_scale)
+        2 8192.0
     """
 
     def __init__(self, skipped_in_a_row: int, step: int, loss_scale: float, variables: Sequence[str]) -> None:
@@ -272,6 +609,15 @@ class BrokenContractError(ScalekeeperError, AssertionError):
     Attributes:
         summary: The counts of the outcomes, in one line.
         failures: The checks that failed, each with its message.
+
+    Example:
+        >>> import scalekeeper
+        >>> from scalekeeper.testing import CheckReport, Outcome
+        >>> try:
+        ...     CheckReport("mine", [Outcome("bounds", "failed", "3 is above 2")]).raise_if_failed()
+        ... except scalekeeper.BrokenContractError as error:
+        ...     print(error.failures)
+        (('bounds', '3 is above 2'),)
     """
 
     def __init__(self, summary: str, failures: Iterable[Tuple[str, str]]) -> None:

@@ -23,7 +23,27 @@ from .probe import probe_of, require_same
 
 
 class Conversion(BaseModel):
-    """The report of a conversion that was done, or would be done."""
+    """The report of a conversion that was done, or would be done.
+
+    Attributes:
+        source: The source.
+        source_format: Its format, in words.
+        destination: The destination.
+        destination_format: Its format, in words.
+        target: The TensorFlow and Keras that the destination is for.
+        losses: State that the source holds and the destination does not; also ``dropped``.
+        notes: Remarks, in sentences.
+        written: Whether the destination was written; False after a dry run.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> result = scalekeeper.convert("state.npz", "state.json", "2.3", dry_run=True)
+        >>> result.written, result.target
+        (False, 'TensorFlow 2.3...')
+    """
 
     source: str
     source_format: str

@@ -28,7 +28,35 @@ class LossScaleFound(BaseModel):
 
 
 class Inspection(BaseModel):
-    """The description of a file."""
+    """The description of a file.
+
+    Attributes:
+        path: The file.
+        format: The name of its format, or ``"document"``.
+        kind: The format in words.
+        written_by: ``keras``, ``tensorflow``, ``scalekeeper`` → version, if the file holds it.
+        model: The class of the model, if the file describes its layers.
+        optimizer: The class of the inner optimizer.
+        settings: The arguments of the inner optimizer, as written.
+        loss_scale: The loss scale with ``name``, ``parameters`` and ``state``; None if the file holds none.
+        iterations: The iterations of the optimizer.
+        learning_rate: The last learning rate.
+        skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"`` or ``"hold"``.
+        skips: The counters of skipped steps: ``total``, ``in_a_row``, ``last``, ``overflows``; empty if no step was
+            skipped.
+        variables: The shapes of the model's variables, by name.
+        slots: The shapes of the slots, by variable and slot.
+        unnamed: The shapes of the optimizer's variables, if the file has no names for them.
+        missing: State that is not in the file and cannot be restored.
+        use: The line of code that uses the file.
+        notes: Remarks, in sentences.
+
+    Example:
+        >>> import scalekeeper
+        >>> found = scalekeeper.inspect("examples/train.yaml")
+        >>> found.format, found.loss_scale.name
+        ('document', 'DynamicLossScale')
+    """
 
     model_config = ConfigDict(protected_namespaces=())
 
@@ -66,6 +94,11 @@ def inspect(path: Any) -> Inspection:
     Raises:
         MissingFileError: There is no such file.
         UnreadableFileError: The file is corrupt or has an unknown format.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.inspect("examples/train.yaml").optimizer
+        'adam'
     """
     path = os.fspath(path)
     codec = formats.detect(path)

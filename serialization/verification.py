@@ -46,7 +46,25 @@ class Difference(BaseModel):
 
 
 class Verification(BaseModel):
-    """The result of :func:`verify`. ``str`` of it is a table."""
+    """The result of :func:`verify`. ``str`` of it is a table.
+
+    Attributes:
+        first: The first file.
+        second: The second file.
+        compared: ``configuration``, ``weight``, ``slot``, ``state``, ``output`` → how many were compared.
+        differences: The differences, each with ``kind``, ``name``, ``first``, ``second`` and ``largest``.
+        notes: The parts that could not be compared, in sentences.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> for name, scale in (("a.npz", 8), ("b.npz", 16)):
+        ...     optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), scale)
+        ...     scalekeeper.save_state(optimizer, name)
+        >>> result = scalekeeper.verify("a.npz", "b.npz")
+        >>> result.equal, [each.name for each in result.differences]
+        (False, ['loss scale'])
+    """
 
     first: str
     second: str

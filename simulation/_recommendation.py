@@ -38,7 +38,24 @@ class Candidate(NamedTuple):
 
 
 class Recommendation(NamedTuple):
-    """A fixed loss scale (or None) and a policy, each with its reason, and warnings."""
+    """A fixed loss scale (or None) and a policy, each with its reason, and warnings.
+
+    Attributes:
+        fixed_scale: The fixed loss scale; None if none suits.
+        fixed_reason: The reason for it.
+        loss_scale: The spec of the policy, for :func:`scalekeeper.resolve`.
+        policy_reason: The reason for it.
+        warnings: The limits of the recommendation.
+        candidates: The policies that were simulated, each with its ``loss_scale`` and ``simulation``.
+
+    Example:
+        >>> import scalekeeper
+        >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
+        >>> print(found.yaml)
+        loss_scale:
+          name: dynamic
+        ...
+    """
 
     fixed_scale: Optional[float]
     fixed_reason: str
@@ -85,10 +102,11 @@ def recommend(
     Returns:
         The recommendation with its reasons and warnings.
 
-    >>> import scalekeeper
-    >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
-    >>> found.fixed_scale, found.loss_scale["name"]
-    (16384.0, 'dynamic')
+    Example:
+        >>> import scalekeeper
+        >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
+        >>> found.fixed_scale, found.loss_scale["name"]
+        (16384.0, 'dynamic')
     """
     limit = trace.limit if limit is None else float(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)

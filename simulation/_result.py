@@ -17,6 +17,12 @@ class Simulation(NamedTuple):
         overflowed: Whether the gradients of each step overflowed.
         state: The final state.
         limit: The largest representable gradient.
+
+    Example:
+        >>> import scalekeeper
+        >>> result = scalekeeper.simulate("dynamic", scalekeeper.Trace([1.0, 4.0, 1.0]))
+        >>> result.steps, result.steps_lost, result.lowest, result.changes
+        (3, 1, 16384.0, [0, 2])
     """
 
     policy: LossScale
@@ -28,6 +34,7 @@ class Simulation(NamedTuple):
 
     @property
     def steps(self) -> int:
+        """The number of steps."""
         return len(self.scale)
 
     @property
@@ -37,6 +44,7 @@ class Simulation(NamedTuple):
 
     @property
     def share_lost(self) -> float:
+        """The share of steps that were skipped."""
         return self.steps_lost / self.steps if self.steps else 0.0
 
     @property
@@ -71,19 +79,23 @@ class Simulation(NamedTuple):
 
     @property
     def share_at_floor(self) -> Optional[float]:
+        """The share of steps at the ``minimum`` of the policy, or None."""
         at_floor = self.steps_at_floor
         return None if at_floor is None else at_floor / self.steps if self.steps else 0.0
 
     @property
     def lowest(self) -> Optional[float]:
+        """The lowest loss scale; None without steps."""
         return float(self.scale.min()) if self.steps else None
 
     @property
     def highest(self) -> Optional[float]:
+        """The highest loss scale; None without steps."""
         return float(self.scale.max()) if self.steps else None
 
     @property
     def last(self) -> Optional[float]:
+        """The loss scale of the last step; None without steps."""
         return float(self.scale[-1]) if self.steps else None
 
     @property

@@ -43,11 +43,12 @@ def simulate(
     Raises:
         InvalidSpecError: The policy or the limit is not valid, or the policy has no pure step.
 
-    >>> import scalekeeper
-    >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
-    >>> result = scalekeeper.simulate({"name": "dynamic", "increment_period": 2}, trace)
-    >>> result.scale.tolist(), result.steps_lost
-    ([32768.0, 32768.0, 16384.0, 16384.0], 1)
+    Example:
+        >>> import scalekeeper
+        >>> trace = scalekeeper.Trace([1.0, 4.0, 1.0, 1.0])
+        >>> result = scalekeeper.simulate({"name": "dynamic", "increment_period": 2}, trace)
+        >>> result.scale.tolist(), result.steps_lost
+        ([32768.0, 32768.0, 16384.0, 16384.0], 1)
     """
     return _run(_fill_by_generated_loop, simulated_policy(policy), trace, limit, progress)
 
@@ -67,6 +68,12 @@ def simulate_every_step(policy: Any, trace: Trace, limit: Optional[float] = None
 
     Raises:
         InvalidSpecError: The policy or the limit is not valid, or the policy has no pure step.
+
+    Example:
+        >>> from scalekeeper import Trace
+        >>> from scalekeeper.simulation import simulate_every_step
+        >>> simulate_every_step("dynamic", Trace([1.0, float("inf")])).scale.tolist()
+        [32768.0, 32768.0]
     """
     return _run(_fill_step_by_step, simulated_policy(policy), trace, limit, None)
 

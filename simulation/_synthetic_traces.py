@@ -23,14 +23,18 @@ def overflowing_above(scale: float, steps: int = DEFAULT_STEPS, limit: float = F
         steps: The number of steps.
         limit: The largest representable gradient.
 
+    Returns:
+        The trace.
+
     Raises:
         InvalidSpecError: The scale or the number of steps is out of range.
 
-    >>> from scalekeeper.simulation import overflowing_above
-    >>> overflowing_above(1024, steps=2).overflows_at(1024).tolist()
-    [False, False]
-    >>> overflowing_above(1024, steps=2).overflows_at(1025).tolist()
-    [True, True]
+    Example:
+        >>> from scalekeeper.simulation import overflowing_above
+        >>> overflowing_above(1024, steps=2).overflows_at(1024).tolist()
+        [False, False]
+        >>> overflowing_above(1024, steps=2).overflows_at(1025).tolist()
+        [True, True]
     """
     if not 1e-30 <= scale <= 1e30:
         raise InvalidSpecError([Problem((), f"{shown(scale)} must be a number between 1e-30 and 1e30", "value")])
@@ -96,6 +100,15 @@ MODELS: Dict[str, Type[Lognormal]] = {
     "spikes": Spikes,
     "drifting": Drifting,
 }
+"""Name → the parameters of each model of :func:`synthetic`.
+
+Example:
+    >>> from scalekeeper.simulation import MODELS
+    >>> sorted(MODELS)
+    ['decaying', 'drifting', 'lognormal', 'spikes']
+    >>> MODELS["spikes"]().seed
+    0
+"""
 
 
 def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LARGEST, **parameters: Any) -> Trace:
@@ -107,13 +120,17 @@ def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LAR
         limit: The largest representable gradient.
         **parameters: The parameters of the model.
 
+    Returns:
+        The trace.
+
     Raises:
         InvalidSpecError: The model, a parameter or the number of steps is not valid.
 
-    >>> from scalekeeper.simulation import synthetic
-    >>> trace = synthetic("spikes", steps=1000, share=0.01, seed=7)
-    >>> len(trace), len(trace) == len(synthetic("lognormal", steps=1000))
-    (1000, True)
+    Example:
+        >>> from scalekeeper.simulation import synthetic
+        >>> trace = synthetic("spikes", steps=1000, share=0.01, seed=7)
+        >>> len(trace), len(trace) == len(synthetic("lognormal", steps=1000))
+        (1000, True)
     """
     if model not in MODELS:
         raise InvalidSpecError([Problem((), unknown("model", model, list(MODELS)), "unknown_name")])
@@ -126,7 +143,22 @@ def synthetic(model: str, steps: int = DEFAULT_STEPS, limit: float = FLOAT16_LAR
 
 
 def parse_model(text: str) -> Tuple[str, Dict[str, Any]]:
-    """Parse ``NAME`` or ``NAME:key=value,key=value`` into a name and parameters."""
+    """Parse ``NAME`` or ``NAME:key=value,key=value`` into a name and parameters.
+
+    Args:
+        text: The text.
+
+    Returns:
+        The name and the parameters, for :func:`synthetic`.
+
+    Raises:
+        InvalidSpecError: The model, or a parameter, is not valid.
+
+    Example:
+        >>> from scalekeeper.simulation import parse_model
+        >>> parse_model("spikes:share=0.01,seed=7")
+        ('spikes', {'share': 0.01, 'seed': 7})
+    """
     name, _, rest = text.partition(":")
     parameters: Dict[str, Any] = {}
     for part in filter(None, rest.split(",")):

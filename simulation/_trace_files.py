@@ -40,6 +40,11 @@ def read_trace(path: Path) -> Trace:
     Raises:
         UnreadableFileError: The file is truncated, corrupt, too large, or not a trace.
         OSError: The file can't be opened.
+
+    Example:
+        >>> import scalekeeper
+        >>> len(scalekeeper.read_trace("examples/small_float16.npz"))
+        20000
     """
     name = os.fspath(path)
     try:
@@ -63,6 +68,12 @@ def write_trace(trace: Trace, path: Path) -> None:
 
     Raises:
         ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
+
+    Example:
+        >>> import scalekeeper
+        >>> scalekeeper.write_trace(scalekeeper.Trace([0.5, 2.0]), "run.csv")
+        >>> scalekeeper.read_trace("run.csv").largest.tolist()
+        [0.5, 2.0]
     """
     from ..serialization import _atomic  # imported here, because it imports h5py
 

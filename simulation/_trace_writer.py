@@ -33,15 +33,16 @@ class TraceWriter:
     Raises:
         ArgumentError: The extension is neither ``.csv`` nor ``.npz``.
 
-    >>> import os, tempfile
-    >>> from scalekeeper import read_trace
-    >>> from scalekeeper.simulation import TraceWriter
-    >>> path = os.path.join(tempfile.mkdtemp(), "run.csv")
-    >>> with TraceWriter(path, facts={"model": "small"}) as writer:
-    ...     writer.append(0.25, 1024.0)
-    ...     writer.extend([0.5, float("inf")], [1024.0, 2048.0])
-    >>> read_trace(path).largest.tolist()
-    [0.25, 0.5, inf]
+    Example:
+        >>> import os, tempfile
+        >>> from scalekeeper import read_trace
+        >>> from scalekeeper.simulation import TraceWriter
+        >>> path = os.path.join(tempfile.mkdtemp(), "run.csv")
+        >>> with TraceWriter(path, facts={"model": "small"}) as writer:
+        ...     writer.append(0.25, 1024.0)
+        ...     writer.extend([0.5, float("inf")], [1024.0, 2048.0])
+        >>> read_trace(path).largest.tolist()
+        [0.25, 0.5, inf]
     """
 
     def __init__(
@@ -79,11 +80,31 @@ class TraceWriter:
         return len(self) >= self._most_steps
 
     def append(self, largest: Any, scale: Any, zero_share: Any = None) -> None:
-        """Add a step: the largest magnitude of its unscaled gradients (inf or NaN if not finite) and its scale."""
+        """Add a step.
+
+        Args:
+            largest: The largest magnitude of its unscaled gradients; inf or NaN if they are not finite.
+            scale: Its loss scale.
+            zero_share: The share of its gradients that are 0.
+
+        Raises:
+            ArgumentError: Some steps of the trace have a share of zeros, and others have none.
+            InvalidSpecError: A value is not valid.
+        """
         self.extend([largest], [scale], None if zero_share is None else [zero_share])
 
     def extend(self, largest: Any, scale: Any, zero_share: Any = None) -> None:
-        """Add many steps. Either all steps of a trace have a share of zeros, or none has."""
+        """Add many steps.
+
+        Args:
+            largest: The largest magnitude of the unscaled gradients of each step.
+            scale: The loss scale of each step, or of all.
+            zero_share: The share of gradients that are 0 in each step, or None.
+
+        Raises:
+            ArgumentError: Some steps of the trace have a share of zeros, and others have none.
+            InvalidSpecError: A value is not valid.
+        """
         steps = Trace(largest, scale, zero_share, limit=self._limit)  # checks the values
         if len(steps) == 0:
             return

@@ -28,10 +28,11 @@ class Trace:
     Raises:
         InvalidSpecError: A value is not valid.
 
-    >>> from scalekeeper import Trace
-    >>> trace = Trace([0.5, float("inf"), 2.0], scale=[1024, 65536, 32768])
-    >>> len(trace), trace.overflows_at(32768).tolist(), trace.overflows_at(65536).tolist()
-    (3, [False, False, True], [False, True, True])
+    Example:
+        >>> from scalekeeper import Trace
+        >>> trace = Trace([0.5, float("inf"), 2.0], scale=[1024, 65536, 32768])
+        >>> len(trace), trace.overflows_at(32768).tolist(), trace.overflows_at(65536).tolist()
+        (3, [False, False, True], [False, True, True])
     """
 
     def __init__(
@@ -66,7 +67,11 @@ class Trace:
         return f"Trace of {len(self)} steps, {np.count_nonzero(np.isinf(self.largest))} of them not finite"
 
     def first(self, steps: int) -> "Trace":
-        """Return a trace of the first steps."""
+        """Return a trace of the first steps.
+
+        Args:
+            steps: The number of steps.
+        """
         share = None if self.zero_share is None else self.zero_share[:steps]
         return Trace(self.largest[:steps], self.scale[:steps], share, limit=self.limit, facts=self.facts)
 
@@ -74,6 +79,9 @@ class Trace:
         """Return the largest magnitude of each step in float64: it overflows where ``size * scale > limit``.
 
         The size of a non-finite step is unknown. It gets the smallest size that overflows at the scale of the step.
+
+        Args:
+            limit: The largest representable gradient. Defaults to the limit of the trace.
         """
         limit = self.limit if limit is None else limit
         unknown = limit / self.scale.astype(np.float64) * _A_LITTLE_MORE
@@ -81,7 +89,12 @@ class Trace:
         return np.where(np.isinf(self.largest), unknown, self.largest.astype(np.float64))
 
     def overflows_at(self, scale: float, limit: Optional[float] = None) -> "np.ndarray[Any, Any]":
-        """Return which steps overflow at a constant loss scale."""
+        """Return which steps overflow at a constant loss scale.
+
+        Args:
+            scale: The loss scale.
+            limit: The largest representable gradient. Defaults to the limit of the trace.
+        """
         limit = self.limit if limit is None else limit
         return overflowing(self.sizes(limit), float(np.float32(scale)), limit)
 

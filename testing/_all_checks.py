@@ -35,3 +35,10 @@ def all_checks() -> Tuple[Check, ...]:
 
 
 CHECKS = all_checks()
+"""The checks of :func:`check_loss_scale`, in the order in which they run.
+
+Example:
+    >>> from scalekeeper.testing import CHECKS
+    >>> [check.name for check in CHECKS if not check.needs_tensorflow][:3]
+    ['config_round_trip', 'json_round_trip', 'initial_state']
+"""

@@ -36,6 +36,13 @@ def inner_optimizer_checks_in_order() -> Tuple[Check, ...]:
 
 
 INNER_OPTIMIZER_CHECKS = inner_optimizer_checks_in_order()
+"""The checks of :func:`check_inner_optimizer`, in the order in which they run.
+
+Example:
+    >>> from scalekeeper.testing import INNER_OPTIMIZER_CHECKS
+    >>> [check.name for check in INNER_OPTIMIZER_CHECKS][:3]
+    ['new_optimizers', 'equal_training', 'sparse_gradients']
+"""
 
 
 def check_inner_optimizer(
@@ -63,10 +70,12 @@ def check_inner_optimizer(
         BrokenContractError: A check failed; the error lists all that did.
         InvalidSpecError: ``make_optimizer`` is not a function, or a name in ``leave_out`` is not that of a check.
 
-    .. code:: python
-
-        report = check_inner_optimizer(lambda: MyOptimizer(learning_rate=0.1))
-        print(report)
+    Example:
+        >>> import tensorflow as tf
+        >>> from scalekeeper.testing import INNER_OPTIMIZER_CHECKS, check_inner_optimizer
+        >>> others = [check.name for check in INNER_OPTIMIZER_CHECKS if check.name != "new_optimizers"]
+        >>> check_inner_optimizer(lambda: tf.keras.optimizers.SGD(0.1), leave_out=others).summary()
+        'SGD: 1 passed, 0 failed, ... not run'
     """
     checks = inner_optimizer_checks_in_order()
     left_out = known_checks(leave_out, checks)

@@ -33,11 +33,12 @@ def check_loss_scale(cls_or_spec: Any, *, leave_out: Iterable[str] = ()) -> Chec
         InvalidSpecError: The policy or a name in ``leave_out`` is not valid.
         UnsupportedOperationError: The module calls this function at import, in the process of a check.
 
-    >>> from scalekeeper.testing import CHECKS, check_loss_scale
-    >>> in_tensorflow = [check.name for check in CHECKS if check.needs_tensorflow]
-    >>> report = check_loss_scale({"name": "dynamic", "increment_period": 3}, leave_out=in_tensorflow)
-    >>> report.failed, len(report.passed)
-    ([], 10)
+    Example:
+        >>> from scalekeeper.testing import CHECKS, check_loss_scale
+        >>> in_tensorflow = [check.name for check in CHECKS if check.needs_tensorflow]
+        >>> report = check_loss_scale({"name": "dynamic", "increment_period": 3}, leave_out=in_tensorflow)
+        >>> report.failed, len(report.passed)
+        ([], 10)
     """
     if os.environ.get(IN_PROCESS):
         raise UnsupportedOperationError(

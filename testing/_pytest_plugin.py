@@ -39,8 +39,10 @@ class CheckOfSubject:
 def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> Callable[[Any], Any]:
     """Return a decorator that makes pytest call a test once for each check of each policy.
 
+    A check that can't run, such as one that needs TensorFlow, skips its test with the reason.
+
     Args:
-        classes_or_specs: Policies, as for :func:`check_loss_scale`.
+        *classes_or_specs: Policies, as for :func:`check_loss_scale`.
         leave_out: The names of checks to skip.
 
     Returns:
@@ -49,13 +51,11 @@ def loss_scale_checks(*classes_or_specs: Any, leave_out: Iterable[str] = ()) -> 
     Raises:
         InvalidSpecError: A policy or a name in ``leave_out`` is not valid.
 
-    .. code:: python
-
-        @loss_scale_checks(PatientLossScale, {"name": "patient", "start": 8})
-        def test_contract(check):
-            check()
-
-    A check that can't run, such as one that needs TensorFlow, skips its test with the reason.
+    Example:
+        >>> from scalekeeper.testing import loss_scale_checks
+        >>> @loss_scale_checks("dynamic", {"name": "fixed", "loss_scale_value": 8.0})
+        ... def test_contract(check):
+        ...     check()
     """
     pytest = importlib.import_module("pytest")
     left_out = known_checks(leave_out)
@@ -75,10 +75,10 @@ def inner_optimizer_checks(
     """Return a decorator that makes pytest call a test once for each check of each inner optimizer.
 
     Args:
-        make_optimizers: Functions, as for :func:`check_inner_optimizer`.
+        *make_optimizers: Functions, as for :func:`check_inner_optimizer`.
         leave_out: The names of checks to skip.
         custom_objects: Classes by name, which a configuration may refer to.
-        named: More functions; the names are those of the tests.
+        **named: More functions; the names are those of the tests.
 
     Returns:
         The decorator. The test gets a ``check`` and calls it. A check that can't run, or is refused, skips its test
@@ -87,11 +87,14 @@ def inner_optimizer_checks(
     Raises:
         InvalidSpecError: An argument is not a function, or a name in ``leave_out`` is not that of a check.
 
-    .. code:: python
-
-        @inner_optimizer_checks(mine=lambda: MyOptimizer(0.1))
-        def test_contract(check):
-            check()
+    Example:
+        >>> from scalekeeper.testing import inner_optimizer_checks
+        >>> def make_optimizer():
+        ...     import tensorflow as tf
+        ...     return tf.keras.optimizers.SGD(0.1)
+        >>> @inner_optimizer_checks(sgd=make_optimizer)
+        ... def test_contract(check):
+        ...     check()
     """
     pytest = importlib.import_module("pytest")
     checks: Sequence[Check] = inner_optimizer_checks_in_order()

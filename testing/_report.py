@@ -9,9 +9,18 @@ REFUSED = "refused"  # by an error that names the reason; of inner optimizers on
 
 
 class Outcome(NamedTuple):
-    """The outcome of one check: ``status`` is "passed", "failed" or "not run", and ``message`` has the reason.
+    """The outcome of one check.
 
-    A check of an inner optimizer may also be "refused": an error says that the state cannot be saved or copied.
+    Attributes:
+        check: The name of the check.
+        status: ``"passed"``, ``"failed"`` or ``"not run"``. A check of an inner optimizer may also be ``"refused"``: an
+            error says that the state cannot be saved or copied.
+        message: The reason, if the check did not pass.
+
+    Example:
+        >>> from scalekeeper.testing import Outcome
+        >>> Outcome("pure step", "failed", "the state has changed").status
+        'failed'
     """
 
     check: str
@@ -22,10 +31,21 @@ class Outcome(NamedTuple):
 class CheckReport:
     """The outcomes of all checks of one policy, or of one inner optimizer; printed as a table.
 
+    Args:
+        policy: The name of the policy, or of the inner optimizer.
+        outcomes: One outcome for each check.
+
     Attributes:
         policy: The name of the policy, or of the inner optimizer.
-        outcomes: One row for each check.
-        passed: The outcomes of the checks that passed; likewise ``failed``, ``not_run`` and ``refused``.
+        outcomes: One outcome for each check.
+
+    Example:
+        >>> from scalekeeper.testing import CheckReport, Outcome
+        >>> report = CheckReport("mine", [Outcome("pure step", "passed"), Outcome("bounds", "failed", "3 is above 2")])
+        >>> report
+        mine: 1 passed, 1 failed, 0 not run
+          pure step  passed
+          bounds     failed   3 is above 2
     """
 
     def __init__(self, policy: str, outcomes: Sequence[Outcome]) -> None:
@@ -37,18 +57,22 @@ class CheckReport:
 
     @property
     def passed(self) -> List[Outcome]:
+        """The outcomes of the checks that passed."""
         return self._of(PASSED)
 
     @property
     def failed(self) -> List[Outcome]:
+        """The outcomes of the checks that failed."""
         return self._of(FAILED)
 
     @property
     def not_run(self) -> List[Outcome]:
+        """The outcomes of the checks that did not run."""
         return self._of(NOT_RUN)
 
     @property
     def refused(self) -> List[Outcome]:
+        """The outcomes of the checks whose operation an error refused."""
         return self._of(REFUSED)
 
     def summary(self) -> str:
@@ -58,7 +82,11 @@ class CheckReport:
         return f"{self.policy}: {counts}"
 
     def raise_if_failed(self) -> None:
-        """Raise :class:`BrokenContractError` with every check that failed."""
+        """Raise an error if a check failed.
+
+        Raises:
+            BrokenContractError: A check failed; the error lists all that did.
+        """
         if self.failed:
             failures = [(outcome.check, outcome.message) for outcome in self.failed]
             raise BrokenContractError(self.summary(), failures)

@@ -17,7 +17,7 @@ import tokenize
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
 CHECKED = (".py", ".md", ".ini", ".toml", ".yml", ".yaml", ".cff", ".cfg")
-SENTENCE = r"(?:^|(?<=[.:;!] )|(?<=^# ))"
+SENTENCE = r"(?:^|(?<=[.:;!] )|(?<=^# ))"  # its beginning
 DATA = "checkpoint|configuration|document|file|line|list|matrix|name|record|row|table|trace|variable"
 
 
@@ -47,8 +47,10 @@ RULES = [
         r"(?<![Tt]here )\b(?:is|are|was|were) no (?!longer|more|less|later|earlier|different|better|worse)\w+",
         "is not a",
     ),
+    # a label or heading may be such a clause
     Rule(
-        SENTENCE + r"(?:What|Who|Whom|Whoever|Whatever)\b(?! if\b)(?=[^?:]*(?:[.!](?:\s|$)|$))", "a noun as the subject"
+        rf"{SENTENCE}(?:What|Who|Whom|Whoever|Whatever)\b(?=[^?:]*[.!](?:\s|$))|(?<=^# )(?:What|Who)\b(?=[^?:]*$)",
+        "a noun as the subject",
     ),
     Rule(
         r"(?:\b(?:by|for|from|of|or|than|to|with)|[,:;]) who(?:m|ever)?\b(?! is\b| are\b)",
@@ -77,6 +79,7 @@ def passages(path: str, text: str) -> Iterator[Tuple[int, str]]:
         yield from python_passages(text)
     elif path.endswith(".md"):
         text = re.sub(r"(?ms)^```.*?^```", lambda match: "\n" * match.group().count("\n"), text)
+        text = re.sub(r"(?m)^#+ ", "", text)
         for match in re.finditer(r"(?:.+\n?)+?(?=\n|[-*|] |\Z)", re.sub(r"`[^`\n]*`", "`x`", text)):
             yield text.count("\n", 0, match.start()) + 1, match.group()
     else:

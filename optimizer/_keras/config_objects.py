@@ -204,6 +204,15 @@ def custom_objects() -> Dict[str, Any]:
 
     Returns:
         The class under every name that some version of Keras looks for.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> config = tf.keras.optimizers.serialize(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)))
+        >>> with tf.keras.utils.custom_object_scope(scalekeeper.custom_objects()):
+        ...     optimizer = tf.keras.optimizers.deserialize(config)
+        >>> isinstance(optimizer, scalekeeper.LossScaleOptimizer)
+        True
     """
     from ..loss_scale_optimizer import LossScaleOptimizer
 

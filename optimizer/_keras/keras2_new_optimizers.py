@@ -23,7 +23,11 @@ class Adapter(SlotlessAdapter, Keras2):
     _profile = KERAS_2_NEW_OPTIMIZERS
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Create the inner optimizer's variables."""
+        """Create the inner optimizer's variables.
+
+        Args:
+            var_list: The variables that the optimizer trains.
+        """
         self._optimizer.build(var_list)
         self._remember(var_list)
 

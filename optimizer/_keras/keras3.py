@@ -172,7 +172,14 @@ class Adapter(SlotlessAdapter):
 
     @without_autograph
     def scale_loss(self, loss: Any) -> Any:
-        """Multiply the loss by the current loss scale; its gradients are to be applied without unscaling them."""
+        """Multiply the loss by the current loss scale. Apply its gradients without unscaling them.
+
+        Args:
+            loss: The loss, a tensor.
+
+        Returns:
+            The scaled loss.
+        """
         self._require_gradients_of_inner()
         self._are_gradients_scaled = True
         self._mark(*SCALING_METHODS)  # this class unscales the gradients
@@ -221,7 +228,19 @@ class Adapter(SlotlessAdapter):
         ]
 
     def stateless_apply(self, optimizer_variables: Any, grads: Any, trainable_variables: Any) -> Any:
-        """Raise an error, as Keras's own optimizers do with the TensorFlow backend."""
+        """Raise an error, as the optimizers of Keras do with the TensorFlow backend.
+
+        Args:
+            optimizer_variables: The variables of the optimizer.
+            grads: The gradients.
+            trainable_variables: The variables to train.
+
+        Returns:
+            Nothing.
+
+        Raises:
+            ArgumentError: Always.
+        """
         raise ArgumentError("stateless_apply does not work with Keras's TensorFlow backend: call apply instead")
 
     def _first_variables(self) -> List[Any]:
@@ -259,7 +278,11 @@ class Adapter(SlotlessAdapter):
     # The inner optimizer
 
     def build(self, var_list: Sequence[Any]) -> None:
-        """Create the inner optimizer's variables."""
+        """Create the inner optimizer's variables.
+
+        Args:
+            var_list: The variables that the optimizer trains.
+        """
         if not self.built:
             self.inner_optimizer.build(var_list)
             self._remember(var_list)

@@ -77,6 +77,9 @@ class SlotlessAdapter(LossScaleOptimizer):
             grad_loss: The gradient of the loss; None for 1.
             name: The name of the operation, where the inner optimizer takes one.
             tape: The tape that recorded a loss that is a tensor.
+
+        Returns:
+            The same as ``apply_gradients``.
         """
         return self.apply_gradients(self.compute_gradients(loss, var_list, tape, grad_loss), name=name)
 
@@ -84,7 +87,17 @@ class SlotlessAdapter(LossScaleOptimizer):
     def compute_gradients(
         self, loss: Any, var_list: Any, tape: Any = None, grad_loss: Any = None
     ) -> List[Tuple[Any, Any]]:
-        """Return the unscaled gradients of a loss, each with its variable; for the arguments, see ``minimize``."""
+        """Return the unscaled gradients of a loss, each with its variable.
+
+        Args:
+            loss: A tensor, or a callable that returns one.
+            var_list: The variables, or a callable that returns them.
+            tape: The tape that recorded a loss that is a tensor.
+            grad_loss: The gradient of the loss; None for 1.
+
+        Raises:
+            ArgumentError: The loss is a tensor, and ``tape`` is not given.
+        """
         if not callable(loss) and tape is None:
             raise ArgumentError("a loss that is a tensor needs tape=, the tape that recorded it; or give a callable")
         tape = tf.GradientTape() if tape is None else tape
@@ -105,7 +118,15 @@ class SlotlessAdapter(LossScaleOptimizer):
 
     @without_autograph
     def get_gradients(self, loss: Any, params: Sequence[Any]) -> List[Any]:
-        """Return the unscaled gradients of a loss in a graph."""
+        """Return the unscaled gradients of a loss in a graph.
+
+        Args:
+            loss: The loss, a tensor of the graph.
+            params: The variables.
+
+        Raises:
+            ArgumentError: The loss does not depend on a variable.
+        """
         scaled_loss = self.get_scaled_loss(loss)
         if hasattr(self.inner_optimizer, "get_gradients"):  # Keras's own have none
             return self.get_unscaled_gradients(self.inner_optimizer.get_gradients(scaled_loss, params))
@@ -117,7 +138,12 @@ class SlotlessAdapter(LossScaleOptimizer):
 
     @without_autograph
     def get_updates(self, loss: Any, params: Sequence[Any]) -> List[Any]:
-        """Return the operations that take one step, in a graph."""
+        """Return the operations that take one step, in a graph.
+
+        Args:
+            loss: The loss, a tensor of the graph.
+            params: The variables.
+        """
         step = self.apply_gradients(zip(self.get_gradients(loss, params), params))
         return [step if isinstance(step, tf.Operation) else tf.no_op()]
 
@@ -128,6 +154,10 @@ class SlotlessAdapter(LossScaleOptimizer):
         """Exclude variables, or those with one of these words in their names, from the inner optimizer's weight decay.
 
         Keras's own class does not tell its inner optimizer.
+
+        Args:
+            var_list: The variables.
+            var_names: The words.
         """
         self.inner_optimizer.exclude_from_weight_decay(var_list=var_list, var_names=var_names)
 

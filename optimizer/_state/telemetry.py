@@ -16,6 +16,14 @@ class Telemetry(NamedTuple):
         last_overflows: The variables whose gradients were non-finite at the last skipped step, if they are recorded.
         largest_magnitude: The largest magnitude among the gradients of the last step, if watched.
         zero_share: The share of zeros among the gradients of the last step, if watched.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> telemetry = optimizer.telemetry
+        >>> telemetry.steps, telemetry.skip_rate, telemetry.loss_scale
+        (0, 0.0, 32768.0)
     """
 
     steps: int

@@ -54,7 +54,21 @@ _COUNTING = {"hold": "do not count", "advance": "count"}
 
 
 class ConversionRequest(NamedTuple):
-    """The input of a codec that writes a file for a target."""
+    """The source and the target of a conversion, for :meth:`Format.plan`.
+
+    Attributes:
+        source: The source.
+        target: The target.
+        encoded: The optimizer's configuration for the target, if it is known.
+        make_optimizer: A function that creates an optimizer from a configuration.
+        custom_objects: Classes of the model by name.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import Format, WritePlan
+        >>> class Empty(Format):
+        ...     def plan(self, request):
+        ...         return WritePlan(request.dropped_by_plain_keras(), lambda path: open(path, "w").close())
+    """
 
     source: "LoadedSource"
     target: "ConversionTarget"
@@ -82,7 +96,19 @@ class ConversionRequest(NamedTuple):
 
 
 class ModelInCode(NamedTuple):
-    """The model that a file is read for."""
+    """The model that a file is read for, where the file may hold several models.
+
+    Attributes:
+        match: A function that matches its variables with those of a training state.
+        has_optimizer: Whether the state of an optimizer is wanted.
+        optimizer: The path of the optimizer in the file, if the caller gives it.
+        root: The path of the model in the file, if the caller gives it.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import ModelInCode
+        >>> ModelInCode(match=lambda state: None, optimizer="generator_optimizer").has_optimizer
+        True
+    """
 
     match: "Callable[[TrainingState], Matching]"  # matches it with the variables of a training state
     has_optimizer: bool = True  # whether the state of an optimizer is wanted
@@ -91,14 +117,37 @@ class ModelInCode(NamedTuple):
 
 
 class WritePlan(NamedTuple):
-    """A file that is ready to be written, and what of the source it leaves out."""
+    """A file that is ready to be written, and what of the source it leaves out.
+
+    Attributes:
+        dropped: The state that is left out, in sentences.
+        write: The function that writes it to the path that it gets.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import WritePlan
+        >>> plan = WritePlan(["the layers of the model"], lambda path: None)
+        >>> plan.dropped
+        ['the layers of the model']
+    """
 
     dropped: List[str]  # in sentences
     write: Callable[[str], None]  # takes the path of a new file
 
 
 class ResumeContext(NamedTuple):
-    """The input of a codec that continues training from files in another process."""
+    """The input of :meth:`Format.resume_run`, which continues training in another process.
+
+    Attributes:
+        optimizer: A new optimizer.
+        compile_model: A function that builds the model in code and compiles it with an optimizer.
+        load_model: The function that loads a model; None if the installed Keras cannot rebuild the model.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import ResumeContext
+        >>> context = ResumeContext("sgd", compile_model=lambda optimizer: f"a model with {optimizer}")
+        >>> context.compile_model(context.optimizer)
+        'a model with sgd'
+    """
 
     optimizer: Any  # a new one
     compile_model: Callable[[Any], Any]  # builds the model in code and compiles it with an optimizer
@@ -110,6 +159,29 @@ class Format:
 
     A format that stores a whole training state needs ``name``, ``title``, ``phrase``, ``endings``, :meth:`matches`,
     :meth:`read` and :meth:`write`; the rest has defaults.
+
+    Attributes:
+        name: The name, as in ``convert(format=…)`` and ``Inspection.format``.
+        title: The format in words, such as ``"H5 file"``.
+        phrase: The same in a sentence, such as ``"an H5 file"``.
+        label: The same in a table, such as ``"H5"``.
+        endings: The endings of file names.
+        holds_layers: Whether it holds a whole model, which Keras writes and ``load_model`` reads.
+        holds_weights: Whether it holds the values of the model's variables.
+        holds_state: Whether it holds iterations, slots and the state of the loss scale.
+        is_folder: Whether it is a folder.
+        written_by: The function that writes it, in words.
+        loaded_by: The function that reads it, in words.
+        run_files: The files that ``save_run`` writes.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import Format
+        >>> class Pickled(Format):
+        ...     name, title, phrase, endings = "pickled", "pickled file", "a pickled file", (".pkl",)
+        ...     def matches(self, path):
+        ...         return path.endswith(".pkl")
+        >>> Pickled().default_ending
+        '.pkl'
     """
 
     name = ""  # as in ``convert(format=…)`` and ``Inspection.format``
@@ -133,11 +205,20 @@ class Format:
     # Detection
 
     def matches(self, path: str) -> bool:
-        """Return whether the file or folder at a path has this format, judged by what is inside."""
+        """Return whether the file or folder at a path has this format, judged by what is inside.
+
+        Args:
+            path: The path.
+        """
         raise NotImplementedError
 
     def path_of(self, folder: str, name: str) -> Optional[str]:
-        """Return the path to convert if a file in a folder belongs to this format, judged by its name."""
+        """Return the path to convert if a file in a folder belongs to this format, judged by its name.
+
+        Args:
+            folder: The folder.
+            name: The name of a file in it.
+        """
         return os.path.join(folder, name) if _ending(name) in self.endings else None
 
     # Reading
@@ -152,32 +233,66 @@ class Format:
         raise NotImplementedError
 
     def read_for(self, path: str, class_name: Optional[str], model: ModelInCode) -> "TrainingState":
-        """Return what a file holds of a model in code, where a file may hold several models and optimizers."""
+        """Return what a file holds of a model in code, where a file may hold several models and optimizers.
+
+        Args:
+            path: A path that :meth:`matches`.
+            class_name: The class of the inner optimizer, if the caller knows it.
+            model: The model that the file is read for.
+        """
         return self.read(path, class_name)
 
     def resolve(self, path: str) -> str:
-        """Return the path of the data, where a path may also be a folder that contains it."""
+        """Return the path of the data, where a path may also be a folder that contains it.
+
+        Args:
+            path: The path that a user has given.
+        """
         return path
 
     def marker(self, path: str) -> str:
-        """Return the file or folder that exists if there is data at a path."""
+        """Return the file or folder that exists if there is data at a path.
+
+        Args:
+            path: The path.
+        """
         return path
 
     def require_self_contained(self, path: str) -> None:
-        """Raise UnreadableFileError if a file refers to others. Called before Keras opens it."""
+        """Raise an error if a file refers to others. Called before Keras opens it.
+
+        Args:
+            path: The path.
+
+        Raises:
+            UnreadableFileError: The file refers to others.
+        """
 
     def checkpoint_prefix(self, path: str) -> Optional[str]:
-        """Return the prefix of the checkpoint that the format contains; None if it contains none."""
+        """Return the prefix of the checkpoint that the format contains; None if it contains none.
+
+        Args:
+            path: The path.
+        """
         return None
 
     # Description
 
     def describe(self, state: "TrainingState") -> str:
-        """Return what kind of file it is, in a few words."""
+        """Return what kind of file it is, in a few words.
+
+        Args:
+            state: The contents of the file.
+        """
         return self.title
 
     def usage(self, path: str, state: "TrainingState") -> str:
-        """Return the line of code that uses a file."""
+        """Return the line of code that uses a file.
+
+        Args:
+            path: The path.
+            state: The contents of the file.
+        """
         if state.model_config is not None and state.variables:
             return f"model = scalekeeper.load_model({path!r})"
         return f"scalekeeper.restore(model, {path!r})  # a model that is built and compiled in code"
@@ -185,21 +300,41 @@ class Format:
     # Writing: save_model
 
     def add_state(self, path: str, state: "TrainingState") -> None:
-        """Add what Keras leaves out to a file that Keras has just written, where Keras ignores it."""
+        """Add what Keras leaves out to a file that Keras has just written, where Keras ignores it.
+
+        Args:
+            path: The file.
+            state: The training state of the model in it.
+        """
         raise NotImplementedError
 
     # Writing: convert
 
     def obstacle(self, target: "ConversionTarget") -> Optional[str]:
-        """Return why this format cannot be written for a target; None if it can."""
+        """Return why this format cannot be written for a target; None if it can.
+
+        Args:
+            target: The target.
+        """
         return None
 
     def needs_model(self, source: "LoadedSource") -> bool:
-        """Return whether writing needs the source's model, built by the installed Keras."""
+        """Return whether writing needs the source's model, built by the installed Keras.
+
+        Args:
+            source: The source of a conversion.
+        """
         return bool(source.state.weight_list)
 
     def plan(self, request: ConversionRequest) -> WritePlan:
-        """Return how to write a source for a target. Everything that cannot be translated is an error here."""
+        """Return how to write a source for a target.
+
+        Args:
+            request: The source and the target.
+
+        Raises:
+            TranslationError: Something cannot be translated for the target.
+        """
         from .._loaded_source import state_for_writing
 
         if request.target.is_plain:
@@ -210,16 +345,30 @@ class Format:
         return WritePlan(list(self.dropped(request.source)), lambda path: self.write(path, state))
 
     def dropped(self, source: "LoadedSource") -> Iterator[str]:
-        """Yield what this format cannot hold of a source, whatever the target, in sentences."""
+        """Yield what this format cannot hold of a source, whatever the target, in sentences.
+
+        Args:
+            source: The source of a conversion.
+        """
         if source.state.model_config is not None and not self.holds_layers:
             yield f"the layers of the model: {self.phrase} holds values only"
 
     def write(self, path: str, state: "TrainingState") -> None:
-        """Write a training state to a new file."""
+        """Write a training state to a new file.
+
+        Args:
+            path: The path of a new file.
+            state: The training state.
+        """
         raise NotImplementedError
 
     def replace(self, destination: str, write: Callable[[str], None]) -> None:
-        """Write a file atomically."""
+        """Write a file atomically.
+
+        Args:
+            destination: The file.
+            write: A function that writes to the path that it gets.
+        """
         with replacing(destination) as temporary:
             write(temporary)
 
@@ -231,22 +380,41 @@ class Format:
         return self.name
 
     def can_save(self, keras: Any, *, mixed_precision: bool = False) -> bool:
-        """Return whether an installed Keras can save a model in this format and train it further."""
+        """Return whether an installed Keras can save a model in this format and train it further.
+
+        Args:
+            keras: The module of the installed Keras.
+            mixed_precision: Whether the model computes in float16.
+        """
         return True
 
     def is_distinct(self, keras: Any) -> bool:
-        """Return whether the files of an installed Keras differ from those of the other formats."""
+        """Return whether the files of an installed Keras differ from those of the other formats.
+
+        Args:
+            keras: The module of the installed Keras.
+        """
         return True
 
     def save_run(self, model: Any, folder: str) -> None:
-        """Save a model that is being trained to ``run_files`` in a folder."""
+        """Save a model that is being trained to ``run_files`` in a folder.
+
+        Args:
+            model: The model.
+            folder: The folder.
+        """
         from ..models import training_state_of
 
         path = os.path.join(folder, self.run_files[0])
         self.replace(path, lambda temporary: self.write(temporary, training_state_of(model)))
 
     def resume_run(self, folder: str, context: ResumeContext) -> Any:
-        """Return a model that continues from what ``save_run`` wrote."""
+        """Return a model that continues from what ``save_run`` wrote.
+
+        Args:
+            folder: The folder.
+            context: How to build the model.
+        """
         from ..restore import restore
 
         model = context.compile_model(context.optimizer)
@@ -255,7 +423,16 @@ class Format:
 
 
 class WholeModelFormat(Format):
-    """The code that the codecs of H5, .keras and SavedModel share: a file with layers, weights and optimizer."""
+    """The base class of the codecs of H5, ``.keras`` and SavedModel: a file with layers, weights and optimizer.
+
+    Attributes:
+        names_modules: Whether Keras 2 writes the module of each class into the configurations.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import WholeModelFormat, format_by_name
+        >>> isinstance(format_by_name("h5"), WholeModelFormat), isinstance(format_by_name("npz"), WholeModelFormat)
+        (True, False)
+    """
 
     holds_layers = True
     names_modules = False  # whether Keras 2 writes the module of each class into the configurations
@@ -279,7 +456,12 @@ class WholeModelFormat(Format):
         return WritePlan([*dropped, *payload.dropped], lambda path: self.write_model(path, payload))
 
     def write_model(self, path: str, payload: "ModelPayload") -> None:
-        """Write a model for a target to a new file."""
+        """Write a model for a target to a new file.
+
+        Args:
+            path: The path of a new file.
+            payload: The model for the target.
+        """
         raise NotImplementedError
 
     def _not_read_by_plain_keras(self, request: ConversionRequest) -> Iterator[str]:
@@ -321,6 +503,17 @@ def register_format(codec: Format) -> Format:
 
     Raises:
         NameTakenError: Another format has the name or one of the endings.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import Format, format_by_ending, register_format, unregister_format
+        >>> class Pickled(Format):
+        ...     name, title, phrase, endings = "pickled", "pickled file", "a pickled file", (".pkl",)
+        ...     def matches(self, path):
+        ...         return path.endswith(".pkl")
+        >>> codec = register_format(Pickled())
+        >>> format_by_ending("state.pkl") is codec
+        True
+        >>> unregister_format("pickled")
     """
     if codec.name in _all():
         raise NameTakenError(f"a format {codec.name!r} is registered already: choose another name")
@@ -332,12 +525,32 @@ def register_format(codec: Format) -> Format:
 
 
 def unregister_format(name: str) -> None:
-    """Remove a format that was added with :func:`register_format`."""
+    """Remove a format that was added with :func:`register_format`.
+
+    Args:
+        name: The name of the format.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import Format, register_format, unregister_format
+        >>> class Pickled(Format):
+        ...     name, title, phrase, endings = "pickled", "pickled file", "a pickled file", (".pkl",)
+        >>> codec = register_format(Pickled())
+        >>> unregister_format("pickled")
+    """
     del _registered[name]
 
 
 def formats() -> Tuple[Format, ...]:
-    """Return all formats."""
+    """Return all formats.
+
+    Returns:
+        The formats of scalekeeper, then those that were added.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import formats
+        >>> [codec.name for codec in formats()]
+        ['h5', 'keras', 'saved_model', 'checkpoint', 'npz', 'config']
+    """
     return tuple(_all().values())
 
 
@@ -354,8 +567,19 @@ def _all() -> Dict[str, Format]:
 def format_by_name(name: Any) -> Format:
     """Return the format of a name.
 
+    Args:
+        name: The name.
+
+    Returns:
+        The format.
+
     Raises:
         ConversionError: There is no such format.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import format_by_name
+        >>> format_by_name("h5").title
+        'H5 file'
     """
     found = _all().get(name) if isinstance(name, str) else None
     if found is None:
@@ -364,7 +588,19 @@ def format_by_name(name: Any) -> Format:
 
 
 def format_by_ending(path: str) -> Optional[Format]:
-    """Return the format that the name of a file ends with; None if no format has such an ending."""
+    """Return the format that the name of a file ends with; None if no format has such an ending.
+
+    Args:
+        path: The path, which need not exist.
+
+    Returns:
+        The format.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import format_by_ending
+        >>> format_by_ending("model.keras").name
+        'keras'
+    """
     ending = _ending(path)
     return next((codec for codec in formats() if ending in codec.endings), None)
 
@@ -376,12 +612,20 @@ def _ending(path: str) -> str:
 def detect(path: Any) -> Optional[Format]:
     """Return the format of a file, SavedModel or checkpoint, judged by what is inside and not by its name.
 
+    Args:
+        path: The path of a file or folder.
+
     Returns:
         The format; None for text of another kind, which may be a document.
 
     Raises:
         MissingFileError: There is nothing at the path.
         UnreadableFileError: No format matches.
+
+    Example:
+        >>> from scalekeeper.serialization.formats import detect
+        >>> print(detect("examples/train.yaml"))
+        None
     """
     path = os.fspath(path)
     for codec in sorted(formats(), key=lambda codec: codec.name in _built_in):
@@ -414,9 +658,22 @@ def read(path: Any, class_name: Optional[str] = None, model: Optional[ModelInCod
         class_name: The class of the inner optimizer, if the caller knows it. A checkpoint does not store it.
         model: The model to read, where a file may hold several.
 
+    Returns:
+        The training state. Arrays stay in the file until they are read.
+
     Raises:
         MissingFileError: There is nothing at the path.
         UnreadableFileError: No format matches, or the file is corrupt.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> from scalekeeper.serialization.formats import read
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> state = read("state.npz")
+        >>> int(state.iterations), state.slots
+        (0, {})
     """
     codec = detect(path)
     if codec is None:

@@ -76,6 +76,14 @@ def save_state(optimizer: Any, path: Any) -> None:
     Args:
         optimizer: The optimizer; its ``state_dict`` is written.
         path: The file.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1), 64)
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> scalekeeper.inspect("state.npz").loss_scale.parameters
+        {'loss_scale_value': 64.0}
     """
     with replacing(str(path)) as temporary:
         write_state(temporary, optimizer.state_dict())
@@ -115,6 +123,13 @@ def read_state(path: Any) -> Dict[str, Any]:
 
     Raises:
         UnreadableFileError: The file is corrupt, or not a training state.
+
+    Example:
+        >>> import tensorflow as tf
+        >>> import scalekeeper
+        >>> optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1))
+        >>> scalekeeper.save_state(optimizer, "state.npz")
+        >>> optimizer.load_state_dict(scalekeeper.read_state("state.npz"), variables=[])
     """
     return state_dict_of(read(path))
 

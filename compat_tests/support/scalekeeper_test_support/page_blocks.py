@@ -22,9 +22,14 @@ class BlockError(AssertionError):
 
 
 def all_pages():
-    """Return the paths of the README and all pages of the documentation."""
+    """Return the paths of the README and all pages of the documentation.
+
+    The examples of docs/reference/ are those of docstrings, which run one by one (``reference_examples``).
+    """
     found = ["README.md"]
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
+        if os.path.basename(folder) == "reference":
+            continue
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
     return sorted(name.replace(os.sep, "/") for name in found)
 
