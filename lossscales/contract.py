@@ -14,6 +14,7 @@ from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, sh
 from ..registry.field_types import StrictModel, broken_rule
 from ._number import NOT_CONVERTED, ScaleNumber
 from ._numpy_state import NumpyState
+from ._step_contract import checked_initial_state
 from ._tensorflow_import import loaded_tensorflow
 from .report import Report, State
 
@@ -237,7 +238,7 @@ class LossScale(ScaleNumber):
         Returns:
             That object.
         """
-        state = self.initial_state() if self._memory is None else self._memory.read()
+        state = checked_initial_state(self) if self._memory is None else self._memory.read()
         self._memory = make_memory(self, state)
         return self._memory
 
@@ -258,7 +259,7 @@ class LossScale(ScaleNumber):
 
     def _remembered(self) -> Any:
         if self._memory is None:
-            self._memory = NumpyState(self, self.initial_state())
+            self._memory = NumpyState(self, checked_initial_state(self))
         return self._memory
 
     # Copies by ``copy`` and ``pickle`` have their own state, in NumPy

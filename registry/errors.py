@@ -101,7 +101,12 @@ class DocumentError(ScalekeeperError, ValueError):
         return type(self), (self.name, self.findings)
 
 
-class StateTypeError(ScalekeeperError, TypeError):
+@_passes_through_autograph
+class PolicyContractError(ScalekeeperError, TypeError):
+    """Raised when a method of a policy returns something else than its contract asks for, or fails."""
+
+
+class StateTypeError(PolicyContractError):
     """Raised when the step of a policy changes the names or types of its state."""
 
 

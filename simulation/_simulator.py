@@ -6,7 +6,8 @@ import itertools
 
 import numpy as np
 
-from ..lossscales._numpy_state import OPS, advance
+from ..lossscales._numpy_state import advance, current_scale
+from ..lossscales._step_contract import checked_initial_state, require_decision
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
 from ..registry._plugins import loss_scales
@@ -72,11 +73,12 @@ def simulate_every_step(policy: Any, trace: Trace, limit: Optional[float] = None
 
 
 def simulated_policy(spec: Any) -> LossScale:
-    """Return the policy of a spec, or raise an error if it has no pure step."""
+    """Return the policy of a spec, or raise an error if it has no pure step, or its initial state is not valid."""
     policy = loss_scales.resolve(spec)
     if not isinstance(policy, LossScale) or type(policy).next_state is LossScale.next_state:
         message = f"{shown(policy)} can't be simulated: it has no pure step (next_state)"
         raise InvalidSpecError([Problem((), message, "no_pure_step")])
+    checked_initial_state(policy)
     return policy
 
 
@@ -128,10 +130,12 @@ def _fill_step_by_step(policy: LossScale, trace: Trace, limit: float, output: _O
     views: List[Any] = [memoryview(array) for array in output]  # faster than arrays, element by element
     scale_at, applied_at, overflowed_at = views
     for step, (size, magnitude, zeros) in enumerate(zip(sizes.tolist(), magnitudes, shares)):
-        scale = float(policy.scale(state, OPS))
+        scale = float(current_scale(policy, state))
         overflows = not 0 < scale < np.inf or size * scale > limit
         report = Report(not_finite, infinite, zeros) if overflows else Report(finite, magnitude, zeros)
         state, applied = advance(policy, state, report)
+        if type(applied) is not np.bool_:
+            require_decision(policy, applied)
         scale_at[step], applied_at[step], overflowed_at[step] = scale, bool(applied), overflows
         if step % PROGRESS_INTERVAL == 0:
             progress(step)
