@@ -200,6 +200,8 @@ class LossScale(ScaleNumber):
     @classmethod
     def from_config(cls: Type[Self], config: Mapping[str, Any]) -> Self:
         """Return a policy from the result of ``get_config``."""
+        if not isinstance(config, Mapping):
+            raise ArgumentTypeError(f"{cls.__name__}.from_config expects what get_config returned, got {shown(config)}")
         return cls(**config)
 
     # State
@@ -214,6 +216,8 @@ class LossScale(ScaleNumber):
         Raises:
             StateMismatchError: A name or value does not fit; the current state is then unchanged.
         """
+        if not isinstance(state, Mapping):
+            raise StateMismatchError([Problem((), f"expected what state() returned, got {shown(state)}", "type")])
         kinds = {name: value.dtype for name, value in self.initial_state().items()}
         problems = [Problem((name,), "not in the given state", "missing") for name in kinds if name not in state]
         values = {}

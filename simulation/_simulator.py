@@ -3,6 +3,7 @@
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 import itertools
+import os
 
 import numpy as np
 
@@ -10,11 +11,12 @@ from ..lossscales._numpy_state import advance, current_scale
 from ..lossscales._step_contract import checked_initial_state, require_decision
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
+from ..registry._argument_checks import unexpected
 from ..registry._plugins import loss_scales
 from ..registry.errors import InvalidSpecError, Problem, shown
 from ._result import Simulation
 from ._step_codegen import PROGRESS_INTERVAL, generate_loop
-from ._traces import Trace
+from ._traces import Trace, checked_limit
 
 Progress = Callable[[int], None]
 Array = Any
@@ -50,6 +52,8 @@ def simulate(
     >>> result.scale.tolist(), result.steps_lost
     ([32768.0, 32768.0, 16384.0, 16384.0], 1)
     """
+    if isinstance(policy, Trace):
+        raise unexpected("simulate(policy, trace)", "a policy as the first argument", policy)
     return _run(_fill_by_generated_loop, simulated_policy(policy), trace, limit, progress)
 
 
@@ -85,9 +89,10 @@ def simulated_policy(spec: Any) -> LossScale:
 def _run(
     fill: Callable[..., State], policy: LossScale, trace: Trace, limit: Optional[float], progress: Optional[Progress]
 ) -> Simulation:
-    limit = trace.limit if limit is None else float(limit)
-    if not 0 < limit < np.inf:
-        raise InvalidSpecError([Problem(("limit",), f"{shown(limit)} must be a finite number above 0", "value")])
+    if not isinstance(trace, Trace):
+        instead = "" if isinstance(trace, (str, os.PathLike)) else "; Trace([1.0, …]) makes one of numbers"
+        raise unexpected("simulate(policy, trace) with read_trace(path) or a Trace", "a Trace", trace, instead)
+    limit = trace.limit if limit is None else checked_limit(limit)
     steps = len(trace)
     output = _Output(np.empty(steps, np.float32), np.empty(steps, bool), np.empty(steps, bool))
     with np.errstate(all="ignore"):  # overflows are expected
