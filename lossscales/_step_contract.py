@@ -1,7 +1,7 @@
 """What the methods of a policy must return, and the errors for a policy that returns something else.
 
-The checks run on first use and while a step is traced. A policy that breaks its contract in a later step raises an error
-of Python, NumPy or TensorFlow, which ``broken_call`` explains.
+The checks run on first use and while a step is traced. A policy that breaks its contract in a later step raises an
+error of Python, NumPy or TensorFlow, which ``broken_call`` explains.
 """
 
 from typing import TYPE_CHECKING, Any, FrozenSet, List, Mapping, Optional, Tuple
@@ -83,7 +83,8 @@ def require_next_state(policy: "LossScale", following: Any, state: Mapping[str, 
         dtype = _dtype(state[name])
         if _dtype(value) != dtype or _rank(value) not in (0, None):
             is_scalar = _rank(value) in (0, None)
-            given = f"turned {name!r} from {dtype} into {_dtype(value) if is_scalar and _dtype(value) else _described(value)}"
+            turned_into = _dtype(value) if is_scalar and _dtype(value) else _described(value)
+            given = f"turned {name!r} from {dtype} into {turned_into}"
             expected = f"write constants as ops.{dtype}(…)" if dtype in ("float32", "int64") else "keep its type"
             expected = expected if is_scalar else "each entry is a scalar"
             raise _wrong(policy, "next_state", given, expected, StateTypeError)
@@ -128,8 +129,10 @@ def broken_call(
     elif isinstance(error, AttributeError) and "Ops' object" in text:
         expected = f"the operations of `ops` are {', '.join(_operations())}"
     elif _FROM_A_CONDITION.search(text):
-        expected = "a step runs in a graph, where `if`, `and`, `or` and `not` can't decide on a tensor; use ops.where(…)"
-        expected += ", ops.logical_and(…), ops.logical_or(…) and ops.logical_not(…)"
+        expected = (
+            "a step runs in a graph, where `if`, `and`, `or` and `not` can't decide on a tensor; use ops.where(…), "
+            "ops.logical_and(…), ops.logical_or(…) and ops.logical_not(…)"
+        )
     elif isinstance(error, KeyError) and state is not None and error.args and isinstance(error.args[0], str):
         near = did_you_mean(error.args[0], list(state))
         expected = f"the state has the entries {', '.join(map(repr, state)) or '(none)'}"

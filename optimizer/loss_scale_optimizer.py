@@ -123,8 +123,8 @@ class LossScaleOptimizer:
         if shared is not None:
             loss_scale = shared.loss_scale
         policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
-        options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": _names(watch)}
-        monitoring = checked(Monitoring, options, "LossScaleOptimizer")
+        options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows}
+        monitoring = checked(Monitoring, {**options, "watch": _names(watch)}, "LossScaleOptimizer")
         self._wrap(optimizer, name)
         # A checkpoint has the state below the child loss_scale. Keras would track a policy that is set as an attribute.
         if is_tracked_by_state(policy):
@@ -711,8 +711,8 @@ def _require_gradients(grads: Any) -> None:
         raise WrongArgumentError(f"get_unscaled_gradients expects a list of gradients, got {described(grads)}")
     if isinstance(grads, (list, tuple)) and any(isinstance(grad, (str, tuple)) for grad in grads):
         raise WrongArgumentError(
-            "get_unscaled_gradients expects a list of gradients, got pairs or text in it: give the gradients alone, and "
-            "apply_gradients(zip(gradients, variables)) the result"
+            "get_unscaled_gradients expects a list of gradients, got pairs or text in it: give the gradients alone, "
+            "and apply_gradients(zip(gradients, variables)) the result"
         )
 
 

@@ -17,8 +17,9 @@ def described(given: Any) -> str:
     if inspect.isclass(given):
         return f"the class {given.__name__}"
     name = type(given).__name__
-    kind = " optimizer" if is_optimizer(given) and not name.endswith("Optimizer") else " model" * is_model(given)
-    return f"{'an' if name[0] in 'AEIOUaeiou' or name == 'ndarray' else 'a'} {name}{kind if kind.strip() != name.lower() else ''}"
+    kind = "optimizer" if is_optimizer(given) else "model" * is_model(given)
+    article = "an" if name[0] in "AEIOUaeiou" or name == "ndarray" else "a"
+    return f"{article} {name}" if name.lower().endswith(kind) else f"{article} {name} {kind}"
 
 
 def is_model(given: Any) -> bool:

@@ -207,7 +207,8 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     if not isinstance(data, Mapping):
         message = f"a document is a mapping with the key 'optimizer', not {shown(data)}"
         pair = _PAIR.fullmatch(data) if isinstance(data, str) else None
-        message += "" if pair is None else f"; a colon and a space are between key and value: {shown(': '.join(pair.groups()))}"
+        if pair is not None:
+            message += f"; a colon and a space are between key and value: {shown(': '.join(pair.groups()))}"
         raise InvalidSpecError([Problem((), message, "type")])
     problems: List[Problem] = [
         Problem((key,), unknown("key", key, KEYS), "extra_forbidden", True) for key in data if key not in KEYS
@@ -217,8 +218,8 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     skipped_steps = data.get("skipped_steps", SKIPPED_STEPS[0])
     if skipped_steps not in SKIPPED_STEPS:
         near = did_you_mean(skipped_steps, SKIPPED_STEPS)
-        meant = "" if near is None else f"; did you mean {shown(near)}?"
-        message = f"{shown(skipped_steps)} is not possible{meant}; valid: {', '.join(SKIPPED_STEPS)}"
+        meant = "; valid" if near is None else f"; did you mean {shown(near)}? Valid"
+        message = f"{shown(skipped_steps)} is not possible{meant}: {', '.join(SKIPPED_STEPS)}"
         problems.append(Problem(("skipped_steps",), message, "unknown_name"))
     parts: Dict[str, Any] = {}
     if "optimizer" not in data:

@@ -2,7 +2,7 @@
 
 from typing import Optional, Sequence
 
-# from docs/coming_from.md: name here → names in PyTorch, Apex, DeepSpeed, Megatron, Flax, jmp, Paddle, MindSpore, Keras …
+# name here → names in PyTorch, Apex, DeepSpeed, Megatron, ColossalAI, Flax, jmp, Paddle, MindSpore, Keras and others
 _NAMES = {
     "initial_loss_scale": ("init_scale", "initial_scale", "init_loss_scale", "init_loss_scale_value"),
     "increment_period": (

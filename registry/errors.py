@@ -291,8 +291,8 @@ class BrokenContractError(ScalekeeperError, AssertionError):
 WHAT_TO_TRY = (
     "What to try: look for NaN or infinity in the data and in the weights; lower the learning rate, or clip "
     "(clipnorm=1.0 of the inner optimizer); give the dtype float32 to layers that leave the range of float16 "
-    "(softmax, normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a lower "
-    "minimum; or raise stop_after_skips."
+    "(softmax, normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a "
+    "lower minimum; or raise stop_after_skips."
 )
 MOST_NAMES = 10
 

@@ -173,7 +173,8 @@ def load_model(
         raise UnreadableFileError(formats.no_known_format(path))
     if not codec.holds_layers:
         raise UnreadableFileError(
-            f"{path}: {codec.phrase} holds no model; build the model in code, compile it, and call scalekeeper.restore(model, path)"
+            f"{path}: {codec.phrase} holds no model; build the model in code, compile it, and call "
+            "scalekeeper.restore(model, path)"
         )
     with _lock:
         state = codec.read(path)

@@ -371,8 +371,8 @@ def _problems(record: Any) -> Iterator[Problem]:
         return
     version = record.get("version")
     if version is None:
-        message = f"expected what state_dict() or read_state(path) returned, got {shown(record)}, which has no 'version'"
-        yield Problem((), message, "missing")
+        given = f"got {shown(record)}, which has no 'version'"
+        yield Problem((), f"expected what state_dict() or read_state(path) returned, {given}", "missing")
         return
     if version != VERSION:
         is_newer = isinstance(version, (int, float)) and version > VERSION

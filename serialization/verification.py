@@ -7,7 +7,6 @@ import dataclasses
 import importlib.util
 import itertools
 import math
-import os
 import re
 
 import numpy as np

@@ -90,7 +90,8 @@ class Trace:
 
 def checked_limit(limit: Any) -> float:
     """Return the largest representable gradient as a float, or raise an error if it is not a finite number above 0."""
-    if not isinstance(limit, numbers.Real) or isinstance(limit, bool) or not 0 < limit < np.inf:
+    is_number = isinstance(limit, numbers.Real) and not isinstance(limit, bool)
+    if not is_number or not 0 < float(limit) < np.inf:
         raise _wrong(("limit",), f"{shown(limit)} must be a finite number above 0")
     return float(limit)
 

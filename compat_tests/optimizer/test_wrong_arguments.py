@@ -5,7 +5,13 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
-from scalekeeper import ArgumentTypeError, LossScaleOptimizer, StateMismatchError, UnreadableFileError, WrongArgumentError
+from scalekeeper import (
+    ArgumentTypeError,
+    LossScaleOptimizer,
+    StateMismatchError,
+    UnreadableFileError,
+    WrongArgumentError,
+)
 from scalekeeper_test_support.installed_keras import IS_KERAS_3
 
 PAIRS = r"apply_gradients expects one list of \(gradient, variable\) pairs, got "
@@ -60,7 +66,7 @@ def test_gradients_that_are_none(optimizer, given):
     [
         (lambda optimizer: optimizer.get_scaled_loss(None), "does the function that computes it return it"),
         (lambda optimizer: optimizer.raise_if_stuck("3"), "raise_if_stuck expects a number of skipped steps, got '3'"),
-        (lambda optimizer: optimizer.set_weights(None), "set_weights expects a list that get_weights returned, got None"),
+        (lambda optimizer: optimizer.set_weights(None), "set_weights expects a list that get_weights ret"),
         (lambda optimizer: LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), watch=3), "watch expects a list of names"),
     ],
 )
@@ -92,12 +98,12 @@ def test_an_optimizer_is_not_a_policy(optimizer):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda model, path: scalekeeper.save_state(model, path), "LossScaleOptimizer, got a Sequential model: call save_"),
-        (lambda model, path: scalekeeper.save_state(path, model), "save_state expects a scalekeeper.LossScaleOptimizer"),
+        (lambda model, path: scalekeeper.save_state(model, path), "got a Sequential model: call save_state"),
+        (lambda model, path: scalekeeper.save_state(path, model), "save_state expects a scalekeeper.LossScale"),
         (lambda model, path: scalekeeper.save_state(LossScaleOptimizer, path), "got the class LossScaleOptimizer"),
-        (lambda model, path: scalekeeper.save_state(tf.keras.optimizers.SGD(1.0), path), "SGD optimizer: call save_state"),
+        (lambda model, path: scalekeeper.save_state(tf.keras.optimizers.SGD(1.0), path), "got a SGD optimizer: call"),
         (lambda model, path: scalekeeper.save_state(model.optimizer, None), "save_state expects a path, got None"),
-        (lambda model, path: scalekeeper.save_model(model.optimizer, path), "got a LossScaleOptimizer: call save_model"),
+        (lambda model, path: scalekeeper.save_model(model.optimizer, path), "got a LossScaleOptimizer: call save_"),
         (lambda model, path: scalekeeper.save_model(path, model), "save_model expects a Keras model, got '"),
         (lambda model, path: scalekeeper.save_model(model, None), "save_model expects a path, got None"),
         (lambda model, path: scalekeeper.load_model(model), "load_model expects a path, got a Sequential model"),
@@ -122,21 +128,21 @@ def test_models_optimizers_and_paths_that_are_mixed_up(model, tmp_path, call, wo
 
 def test_a_model_without_variables_is_to_be_built(tmp_path):
     """Nothing could be restored into it."""
-    with pytest.raises(scalekeeper.ArgumentError, match="restore expects a built model, and this Sequential has no var"):
+    with pytest.raises(scalekeeper.ArgumentError, match="restore expects a built model, and this Seq"):
         scalekeeper.restore(tf.keras.Sequential([tf.keras.layers.Dense(1)]), tmp_path)
 
 
-@pytest.mark.parametrize("call", [scalekeeper.load_model, scalekeeper.inspect, lambda path: scalekeeper.restore(small_model(), path)])
+def restore_small_model(path):
+    scalekeeper.restore(tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)]), path)
+
+
+@pytest.mark.parametrize("call", [scalekeeper.load_model, scalekeeper.inspect, restore_small_model])
 def test_a_file_of_another_kind_is_called_that(tmp_path, call):
     """A text file and an empty one do not hold a model that could be restored from them."""
-    for text, words in (("hello", "notes.txt: a text file; expected one of: H5 file, .keras"), ("", "the file is empty")):
+    for text, words in (("hello", "notes.txt: a text file; expected one of: H5 file"), ("", "the file is empty")):
         (tmp_path / "notes.txt").write_text(text)
         with pytest.raises(UnreadableFileError, match=words):
             call(str(tmp_path / "notes.txt"))
-
-
-def small_model():
-    return tf.keras.Sequential([tf.keras.Input((2,)), tf.keras.layers.Dense(1)])
 
 
 @pytest.mark.parametrize(
@@ -166,7 +172,7 @@ def triple(inputs):
     return inputs * 3
 
 
-@pytest.mark.parametrize("make", [Twice, lambda: tf.keras.layers.Dense(1, activation=triple)], ids=["layer", "function"])
+@pytest.mark.parametrize("make", [Twice, lambda: tf.keras.layers.Dense(1, activation=triple)], ids=["class", "def"])
 def test_a_missing_class_or_function_names_custom_objects(tmp_path, make):
     """A model with the user's own layer or activation says how to pass it, and loads with it."""
     model = tf.keras.Sequential([tf.keras.Input((2,)), make()])

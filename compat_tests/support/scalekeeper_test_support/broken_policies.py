@@ -65,7 +65,7 @@ BROKEN = {
     "WrongName": Broken(
         "next_state",
         _next(current_loss_scale=lambda state, report, ops: state["loss_scale"]),
-        ("raised KeyError at broken_policies.py:", "'loss_scale'", "has the entries 'current_loss_scale', 'good_steps'"),
+        ("raised KeyError at broken_policies.py:", "'loss_scale'", "the entries 'current_loss_scale', 'good_steps'"),
     ),
     "ExtraEntry": Broken(
         "next_state",
