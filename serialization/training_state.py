@@ -367,11 +367,17 @@ def state_of_dict(state_dict: Any) -> TrainingState:
 
 def _problems(record: Any) -> Iterator[Problem]:
     if not isinstance(record, Mapping):
-        yield Problem((), f"expected a training state, got {shown(record)}", "type")
+        yield Problem((), f"expected what state_dict() or read_state(path) returned, got {shown(record)}", "type")
         return
-    if record.get("version") != VERSION:
-        message = f"{shown(record.get('version'))} is not {VERSION}: a newer scalekeeper wrote it; install that one"
-        yield Problem(("version",), message, "version")
+    version = record.get("version")
+    if version is None:
+        given = f"got {shown(record)}, which has no 'version'"
+        yield Problem((), f"expected what state_dict() or read_state(path) returned, {given}", "missing")
+        return
+    if version != VERSION:
+        is_newer = isinstance(version, (int, float)) and version > VERSION
+        remedy = "a newer scalekeeper wrote it; install that one" if is_newer else f"expected the number {VERSION}"
+        yield Problem(("version",), f"{shown(version)} is not {VERSION}: {remedy}", "version")
         return
     for name, (expected, accepts) in _FIELDS.items():
         value = record.get(name)
