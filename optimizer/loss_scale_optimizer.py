@@ -604,6 +604,9 @@ class LossScaleOptimizer:
             weights: The list. Shapes, dtypes and signs tell what each weight is.
             layout: The order of the slots, where that is ambiguous: ``"blocks"`` (2.0 to 2.10: one slot of all
                 variables, then the next) or ``"interleaved"`` (Keras 3: all slots of one variable, then of the next).
+
+        Raises:
+            ArgumentError: If the list does not fit the optimizer, or fits in both layouts and ``layout`` is not given.
         """
         if len(weights) or self.weights:  # type: ignore[attr-defined]
             state_transfer.take_weights(self, weights, layout)
