@@ -628,8 +628,8 @@ class LossScaleOptimizer:
                 variables, then the next) or ``"interleaved"`` (Keras 3: all slots of one variable, then of the next).
 
         Raises:
+            ArgumentError: If the list does not fit the optimizer, or fits in both layouts and ``layout`` is not given.
             WrongArgumentError: If ``weights`` is not a list.
-            StateMismatchError: If the list does not fit the optimizer.
         """
         if not hasattr(weights, "__len__") or isinstance(weights, (str, Mapping)):
             raise WrongArgumentError(f"set_weights expects a list that get_weights returned, got {shown(weights)}")
