@@ -1,4 +1,4 @@
-"""Write the tables and the plot of docs/performance.md, and the tables of docs/gpu.md, from benchmarks/results/.
+"""Write the tables and plots of docs/performance.md, docs/cost.md and docs/gpu.md from benchmarks/results/.
 
     python benchmarks/render.py
 
@@ -15,9 +15,11 @@ from scalekeeper_test_support.generated_pages import rewrite
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 PLOT = os.path.join(HERE, "..", "docs", "step_overhead.svg")
+COST_PLOT = os.path.join(HERE, "..", "docs", "cost_of_a_step.svg")
 SETS = ("many", "mix", "big")
 WAYS = ("counted", "attributed", "zero_share", "largest_magnitude")
 GOALS = {"many": 0.6, "mix": 0.4, "big": 0.6}
+SIZES = {"many": "160 × 64", "mix": "80 × 65,536 and 80 × 256", "big": "8 × 4,194,304"}
 
 
 def results() -> List[Dict[str, Any]]:
@@ -92,6 +94,45 @@ def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
         "telemetry": telemetry_table(found),
         "machine": found[-1]["machine"].partition(", Python")[2].partition(", ")[2] + ".",
     }
+
+
+def added(row: Dict[str, Any], who: str) -> float:
+    """Return what a loss scale adds to the bare optimizer's step, in percent."""
+    return 100.0 * (float(row[who]) / float(row["bare"]) - 1.0)
+
+
+def _range(values: List[float], form: str) -> str:
+    return f"{min(values):{form}} to {max(values):{form}}"
+
+
+def cost_table(found: List[Dict[str, Any]]) -> str:
+    """Return what a dynamic loss scale adds to a step: the least and the most of all versions."""
+    rows = [row for each in found for row in each["step"] if row["scale"] == "dynamic" and row["kind"] == "default"]
+    lines = [
+        "| numbers in the gradients | optimizer | bare step, ms | Keras's class adds, % | scalekeeper adds, % |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for set_name in SETS:
+        for optimizer in ("SGD", "Adam"):
+            part = [row for row in rows if (row["set"], row["optimizer"]) == (set_name, optimizer)]
+            bare = _range([row["bare"] for row in part], ".1f")
+            own, ours = (_range([added(row, who) for row in part], "+.0f") for who in ("own", "ours"))
+            lines.append(f"| {SIZES[set_name]} | {optimizer} | {bare} | {own} | {ours} |")
+    return "\n".join(lines)
+
+
+def fit_range(found: List[Dict[str, Any]]) -> str:
+    """Return the least and the most ratio of whole training steps, scalekeeper / Keras's class."""
+    ratios = [row["ours"] / row["own"] for each in found for row in each.get("fit", [])]
+    return (
+        f"A whole step of `fit` takes {_range(ratios, '.2f')} of the time that it takes with Keras's class: a small\n"
+        "convolutional and a small transformer model in `mixed_float16`, on 2.10, 2.15 and 2.21."
+    )
+
+
+def parts_of_cost_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
+    """Return the parts of docs/cost.md by name."""
+    return {"cost": cost_table(found), "fit": fit_range(found)}
 
 
 def _three(row: Dict[str, Any], index: int, shown: Any) -> str:
@@ -172,8 +213,48 @@ def plot(found: List[Dict[str, Any]]) -> None:
     figure.savefig(PLOT, metadata={"Date": None})
 
 
+def cost_plot(found: List[Dict[str, Any]]) -> None:
+    """Plot what a dynamic loss scale adds to a step of Adam, with Keras's class and with scalekeeper."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    matplotlib.rcParams["svg.hashsalt"] = "scalekeeper"
+    from matplotlib import pyplot
+
+    rows = {
+        each["name"]: row
+        for each in found
+        for row in each["step"]
+        if (row["set"], row["optimizer"], row["scale"], row["kind"]) == ("mix", "Adam", "dynamic", "default")
+    }
+    figure, axis = pyplot.subplots(figsize=(9, 0.36 * len(rows) + 1.2))
+    for shift, who, color, label in (
+        (-0.2, "own", "#d1495b", "Keras's own class"),
+        (0.2, "ours", "#00798c", "scalekeeper"),
+    ):
+        places = [place + shift for place in range(len(rows))]
+        values = [added(row, who) for row in rows.values()]
+        bars = axis.barh(places, values, height=0.36, color=color, label=label)
+        for bar, value in zip(bars, values):
+            place = (max(value, 0.0) + 2, bar.get_y() + bar.get_height() / 2)
+            axis.text(*place, f"{value:+.0f} %", va="center", fontsize=8, color=color)
+    axis.axvline(0, color="#444444", linewidth=0.8)
+    axis.set_yticks(range(len(rows)), [f"TensorFlow {name}" for name in rows])
+    axis.invert_yaxis()
+    axis.set_xlim(right=axis.get_xlim()[1] + 12)
+    axis.set_xlabel("time added to a step of Adam without a loss scale, in percent")
+    axis.set_title("What a dynamic loss scale adds to the optimizer's step", loc="left", fontweight="bold")
+    axis.spines[["top", "right", "left"]].set_visible(False)
+    axis.tick_params(axis="y", length=0)
+    axis.legend(frameon=False, loc="lower right")
+    figure.tight_layout()
+    figure.savefig(COST_PLOT, metadata={"Date": None})
+
+
 def main() -> None:
     found = results()
+    rewrite("cost.md", parts_of_cost_page(found))
+    cost_plot(found)
     rewrite("performance.md", parts_of_page(found))
     rewrite("gpu.md", parts_of_gpu_page(found))
     plot(found)

@@ -1,6 +1,6 @@
 """Suppression of the log output of TensorFlow in commands."""
 
-from typing import Iterator
+from typing import Iterator, TextIO
 
 import contextlib
 import logging
@@ -19,14 +19,18 @@ def quiet_tensorflow() -> None:
 
 
 @contextlib.contextmanager
-def silenced() -> Iterator[None]:
-    """Discard standard error: some versions of TensorFlow write to it before they read the log level."""
+def silenced() -> Iterator[TextIO]:
+    """Discard standard error: some versions of TensorFlow write to it before they read the log level.
+
+    Yields a stream that still writes to it.
+    """
     sys.stderr.flush()
     with tempfile.TemporaryFile() as sink:
         kept = os.dup(2)
         os.dup2(sink.fileno(), 2)
         try:
-            yield
+            with open(kept, "w", encoding=sys.stderr.encoding, errors="replace", closefd=False) as stream:
+                yield stream
         finally:
             sys.stderr.flush()
             os.dup2(kept, 2)

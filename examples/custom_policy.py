@@ -1,6 +1,6 @@
 """Define a loss-scale policy, register it under a name and use it from a YAML file.
 
-python examples/custom_policy.py
+python examples/custom_policy.py  # TensorFlow 2.0 to 2.21
 """
 
 import os

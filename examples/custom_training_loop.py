@@ -1,6 +1,6 @@
 """Write a training loop: scale the loss, unscale the gradients, apply them.
 
-python examples/custom_training_loop.py
+python examples/custom_training_loop.py  # TensorFlow 2.0 to 2.21
 """
 
 import numpy as np
@@ -23,7 +23,7 @@ def step(inputs, targets):
     return loss
 
 
-tf.random.set_seed(0)
+getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(0)  # Keras seeds itself from 2.7 on
 inputs = np.random.RandomState(0).randn(64, 4).astype("float32")
 targets = inputs.sum(axis=1, keepdims=True)
 model(inputs)  # makes the variables, outside of the traced step

@@ -1,6 +1,6 @@
 """Record the gradients of a float16 run for `scalekeeper simulate` and `scalekeeper recommend`.
 
-python examples/record_trace.py [FILE] [STEPS]
+python examples/record_trace.py [FILE] [STEPS]  # TensorFlow 2.0 to 2.21
 
 A small recurrent network learns to add the marked numbers of a sequence; some batches are far larger than the others.
 The policy "none" keeps the loss scale at 1, so the trace has the size of every gradient.
@@ -25,12 +25,9 @@ if hasattr(mixed_precision, "set_global_policy"):
     mixed_precision.set_global_policy("mixed_float16")
 else:  # up to TensorFlow 2.3
     mixed_precision.experimental.set_policy("mixed_float16")
-model = tf.keras.Sequential(
-    [
-        tf.keras.layers.SimpleRNN(24, unroll=True, input_shape=(LENGTH, 2)),
-        tf.keras.layers.Dense(1, dtype="float32"),
-    ]
-)
+sequence = tf.keras.Input((LENGTH, 2))
+last = tf.keras.layers.SimpleRNN(24, unroll=True)(sequence)
+model = tf.keras.Model(sequence, tf.keras.layers.Dense(1, dtype="float32")(last))
 optimizer = scalekeeper.LossScaleOptimizer(
     tf.keras.optimizers.SGD(0.02, clipnorm=1.0), {"name": "none", "skip_nonfinite": True}
 )

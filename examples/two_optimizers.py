@@ -1,6 +1,6 @@
-"""Train a small GAN: two optimizers with one loss scale, which is updated once in each step.
+"""Train a small GAN in float16: two optimizers with one loss scale, which is updated once in each step.
 
-python examples/two_optimizers.py
+python examples/two_optimizers.py  # TensorFlow 2.0 to 2.21
 """
 
 import numpy as np
@@ -8,11 +8,27 @@ import tensorflow as tf
 
 import scalekeeper
 
-shared = scalekeeper.SharedLossScale("dynamic")
+STEPS, BATCH = 200, 32
+
+getattr(tf.keras.utils, "set_random_seed", tf.random.set_seed)(0)  # Keras seeds itself from 2.7 on
+mixed_precision = tf.keras.mixed_precision
+if hasattr(mixed_precision, "set_global_policy"):
+    mixed_precision.set_global_policy("mixed_float16")
+else:  # up to TensorFlow 2.3
+    mixed_precision.experimental.set_policy("mixed_float16")
+policy = {"name": "dynamic", "initial_loss_scale": 2.0**24, "increment_period": 50}
+shared = scalekeeper.SharedLossScale(policy)
 generator_optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(0.01, beta_1=0.5), shared)
 critic_optimizer = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.Adam(0.01, beta_1=0.5), shared)
-generator = tf.keras.Sequential([tf.keras.layers.Dense(16, activation="relu"), tf.keras.layers.Dense(1)])
-critic = tf.keras.Sequential([tf.keras.layers.Dense(16, activation="relu"), tf.keras.layers.Dense(1)])
+
+
+def network(width):
+    inputs = tf.keras.Input((width,))
+    hidden = tf.keras.layers.Dense(16, activation="relu")(inputs)
+    return tf.keras.Model(inputs, tf.keras.layers.Dense(1, dtype="float32")(hidden))
+
+
+generator, critic = network(4), network(1)
 
 
 @tf.function
@@ -30,14 +46,15 @@ def step(noise, real):
         ):
             gradients = optimizer.get_unscaled_gradients(tape.gradient(loss, model.trainable_variables))
             optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+    return tf.reduce_mean(fake)
 
 
-tf.random.set_seed(0)
-random = np.random.RandomState(0)
-critic(generator(random.randn(1, 4).astype("float32")))  # makes the variables, outside of the traced step
-means = []
-for _ in range(300):
-    noise = random.randn(64, 4).astype("float32")
-    means.append(float(tf.reduce_mean(generator(noise))))
-    step(noise, 3 + random.randn(64, 1).astype("float32"))
-print(f"mean {means[0]:.2f} -> {np.mean(means[-50:]):.2f}, real 3, {shared.loss_scale.state()}")
+random, means, scales = np.random.RandomState(0), [], [float(shared.loss_scale())]
+for _ in range(STEPS):
+    noise, real = random.randn(BATCH, 4).astype("float32"), 3 + random.randn(BATCH, 1).astype("float32")
+    means.append(float(step(noise, real)))
+    scales.append(float(shared.loss_scale()))
+halved, doubled = (int(np.sum(np.divide(scales[1:], scales[:-1]) == factor)) for factor in (0.5, 2))
+skipped = [optimizer.telemetry.skipped for optimizer in (critic_optimizer, generator_optimizer)]
+print(f"mean {means[0]:.2f} -> {np.mean(means[-50:]):.2f}, real 3")
+print(f"skipped steps {skipped}; loss scale {scales[0]:.0f} -> {scales[-1]:.0f}, {halved} halved, {doubled} doubled")

@@ -274,6 +274,10 @@ def flat_gradients(grads: Any) -> List[Any]:
         grads = list(grads.values())
     if isinstance(grads, (list, tuple, collections.abc.Iterator, collections.abc.ValuesView)):
         return [grad for each in grads for grad in flat_gradients(each)]
+    if isinstance(grads, (str, bytes)):  # which TensorFlow and NumPy convert, and which would count as finite
+        from ..registry.errors import ArgumentTypeError, shown
+
+        raise ArgumentTypeError(f"a gradient is {shown(grads)}; expected tensors, arrays, numbers or None")
     return [] if grads is None else [grads]
 
 

@@ -14,7 +14,7 @@ _PATIENCE = 3  # raises that lengthen the window, and drops that shorten it
 _SHORTEST = -1  # the index of the window of one step, before the first of the list
 
 
-@loss_scales.register("adaptive_window")
+@loss_scales.register("adaptive_window", description="float16: fast growth at the start, then stable.")
 class AdaptiveWindowLossScale(LossScale):
     """A dynamic loss scale whose window, the good steps it takes to grow, lengthens and shortens.
 

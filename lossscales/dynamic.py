@@ -12,7 +12,7 @@ from .contract import LossScale, LossScaleParams, grown, require_bounds, shrunk
 from .report import Report, State
 
 
-@loss_scales.register("dynamic")
+@loss_scales.register("dynamic", description="float16 in general: TensorFlow's own rule.")
 class DynamicLossScale(LossScale):
     """TensorFlow's dynamic loss scale, with a floor, a ceiling, and patience with overflows.
 

@@ -12,7 +12,7 @@ from .contract import LossScale, LossScaleParams, require_bounds
 from .report import Report, State
 
 
-@loss_scales.register("log_max")
+@loss_scales.register("log_max", description="float16 with few skipped steps.")
 class LogMaxLossScale(LossScale):
     """Lowers the scale before gradients overflow, by the statistics of their largest magnitude.
 

@@ -11,7 +11,7 @@ from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
-@loss_scales.register("none")
+@loss_scales.register("none", description="bfloat16 and float32, which need no loss scale.")
 class NoLossScale(LossScale):
     """The scale is 1: for bfloat16 and float32, which need none.
 

@@ -24,31 +24,31 @@ class Preset(NamedTuple):
 
 PRESETS = {
     "pytorch": Preset(
-        "PyTorch's torch.amp.GradScaler; it has no floor.",
+        "PyTorch's torch.amp.GradScaler. It has no floor.",
         {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY},
     ),
     "apex": Preset(
-        "NVIDIA Apex's amp (apex/amp/scaler.py); it has no floor unless it is given min_loss_scale.",
+        "NVIDIA Apex's amp (apex/amp/scaler.py). It has no floor unless it is given min_loss_scale.",
         {"initial_loss_scale": 2.0**16, "minimum": FLOAT32_TINY, "maximum": 2.0**24},
     ),
     "deepspeed": Preset(
-        "DeepSpeed's DynamicLossScaler: backs off at the second overflow since it last grew, and at each after that.",
+        "DeepSpeed's DynamicLossScaler. It backs off at the second overflow since it last grew, and at later ones.",
         {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2},
     ),
     "deepspeed_consecutive": Preset(
-        "DeepSpeed with consecutive_hysteresis: backs off at the second overflow in a row, and at each one after that.",
+        "DeepSpeed with consecutive_hysteresis. It backs off at the second overflow in a row, and at each after that.",
         {"initial_loss_scale": 2.0**16, "increment_period": 1000, "hysteresis": 2, "refill": "on_good_step"},
     ),
     "megatron": Preset(
-        "Megatron-Core's DynamicGradScaler with Megatron-LM's arguments.",
+        "Megatron-LM: Megatron-Core's DynamicGradScaler. It has the defaults of Megatron-LM's arguments.",
         {"initial_loss_scale": 2.0**32, "increment_period": 1000, "hysteresis": 2},
     ),
     "colossalai": Preset(
-        "ColossalAI's DynamicGradScaler; it has no floor unless it is given min_scale.",
+        "ColossalAI's DynamicGradScaler. It has no floor unless it is given min_scale.",
         {"initial_loss_scale": 2.0**16, "increment_period": 1000, "minimum": FLOAT32_TINY, "hysteresis": 2},
     ),
     "paddle": Preset(
-        "PaddlePaddle's paddle.amp.GradScaler: decr_every_n_nan_or_inf is the hysteresis; it has no floor.",
+        "PaddlePaddle's paddle.amp.GradScaler. Its decr_every_n_nan_or_inf is the hysteresis; it has no floor.",
         {
             "initial_loss_scale": 2.0**16,
             "minimum": FLOAT32_TINY,
@@ -57,11 +57,11 @@ PRESETS = {
         },
     ),
     "jmp": Preset(
-        "DeepMind's jmp.DynamicLossScale, whose initial scale has no default: 2**15 is the one of its examples.",
+        "DeepMind's jmp.DynamicLossScale. It has no default for the initial scale: 2**15 is the one of its examples.",
         {},
     ),
     "flax": Preset(
-        "Flax's DynamicScale: it asks whether 2000 steps were good before it counts another, so the 2001st grows.",
+        "Flax's DynamicScale. It checks for 2000 finite steps before it counts the current one, so the 2001st grows.",
         {"initial_loss_scale": 2.0**16, "increment_period": 2001, "minimum": FLOAT32_TINY, "maximum": FLOAT32_MAX},
     ),
     "onnxruntime": Preset(
@@ -69,12 +69,12 @@ PRESETS = {
         {"initial_loss_scale": 2.0**16, "maximum": 2.0**24},
     ),
     "tf1_contrib": Preset(
-        "TensorFlow 1's tf.contrib.mixed_precision.ExponentialUpdateLossScaleManager: two overflows since the last "
-        "change of the scale make it back off. Initial scale and period have no default there.",
+        "TensorFlow 1's tf.contrib.mixed_precision. Its ExponentialUpdateLossScaleManager backs off at the second "
+        "overflow since the scale last changed. It has no defaults for the initial scale and the period.",
         {"backoff_factor": 0.8, "hysteresis": 2, "refill_on_backoff": True},
     ),
     "keras3": Preset(
-        "Keras 3's LossScaleOptimizer; it has no floor.",
+        "Keras 3's LossScaleOptimizer. It has no floor.",
         {"minimum": FLOAT32_TINY},
     ),
     "mindspore": Preset(
@@ -82,7 +82,7 @@ PRESETS = {
         {"initial_loss_scale": 2.0**24},
     ),
     "openseq2seq": Preset(
-        "OpenSeq2Seq's BackoffScaler, which starts at its ceiling.",
+        "OpenSeq2Seq's BackoffScaler. It starts at its ceiling.",
         {"initial_loss_scale": 2.0**24, "maximum": 2.0**24},
     ),
 }

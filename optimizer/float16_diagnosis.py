@@ -1,6 +1,9 @@
 """``diagnose``: where a model would leave float16's range, and where its first non-finite number comes from."""
 
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import numbers
+import re
 
 import numpy as np
 import tensorflow as tf
@@ -11,14 +14,24 @@ from ..registry.errors import ArgumentError, ArgumentTypeError, StrategyError, U
 from ..serialization._keras_introspection import all_layers, installed_keras
 from ..serialization._variables import by_owner
 from ..serialization.probe import inference_mode
-from ._diagnosis.batches import Batch, bad_data, batches_of, is_arrays
-from ._diagnosis.isolation import optimizers_of, restored, running_eagerly, variables_of, without_updates
+from ._diagnosis.batches import Batch, bad_data, batches_of, data_of, is_arrays
+from ._diagnosis.isolation import (
+    data_as_in_fit,
+    optimizers_of,
+    restored,
+    running_eagerly,
+    variables_of,
+    without_updates,
+)
 from ._diagnosis.precision import Precision, reduced_types
 from ._diagnosis.recorder import Recorder, recording
+from .loss_scale_optimizer import LossScaleOptimizer
 
 __all__ = ["diagnose"]
 
 Loss = Union[str, Callable[..., Any]]
+
+_COLORS = re.compile("\x1b\\[[0-9;]*m")
 
 
 def diagnose(
@@ -67,10 +80,11 @@ def diagnose(
         >>> found.findings
         ()
     """
-    _require_diagnosable(model, loss, batch_size, batches, loss_scale)
-    data = Batch(x, y, sample_weight)
+    _require_diagnosable(model, loss, batch_size, batches)
+    loss_scale = _number(loss_scale)
+    data = data_of(x, y, sample_weight)
     steps = batches_of(data, batch_size, batches)
-    whole = [data] if is_arrays(x) else steps
+    whole = [data] if is_arrays(data.x) else steps
     found_bad = []
     first = 0
     for each in whole:
@@ -81,7 +95,7 @@ def diagnose(
     notes: List[str] = []
     names: Dict[str, str] = {}
     if loss_scale is not None:
-        facts = facts._replace(scale=float(loss_scale), adapts=False)
+        facts = facts._replace(scale=loss_scale, adapts=False)
     first_origin = settled = None
     _build(model, steps[0], loss)
     with restored(model), running_eagerly(model):
@@ -90,7 +104,7 @@ def diagnose(
             if not reduced:
                 raise exact
             notes.append(
-                f"The model cannot run in float32 ({_brief(exact)}), so the figures are those of its own run: what is "
+                f"The model cannot run in float32 ({brief(exact)}), so the figures are those of its own run: what is "
                 "lost in float16 does not show in them."
             )
             exact = _recorded(model, steps, loss, False, True, 1.0, False, names)
@@ -113,16 +127,12 @@ def diagnose(
     return diagnosis_of(exact.run, replay.run, found_bad, facts, _difference(exact, replay), notes)
 
 
-def _require_diagnosable(
-    model: Any, loss: Optional[Loss], batch_size: int, batches: Optional[int], loss_scale: Optional[float]
-) -> None:
+def _require_diagnosable(model: Any, loss: Optional[Loss], batch_size: int, batches: Optional[int]) -> None:
     if not isinstance(model, installed_keras().Model):
         raise ArgumentTypeError(f"model is {shown(model)}; expected a Keras model")
     for name, number in (("batch_size", batch_size), ("batches", batches)):
-        if number is not None and (isinstance(number, bool) or not isinstance(number, int) or number < 1):
-            raise ArgumentError(f"{name} is {number!r}; expected an integer of at least 1")
-    if loss_scale is not None and not (isinstance(loss_scale, (int, float)) and 0 < loss_scale < 2.0**127):
-        raise ArgumentError(f"loss_scale is {shown(loss_scale)}; expected a number above 0, or None")
+        if number is not None and (isinstance(number, bool) or not isinstance(number, numbers.Integral) or number < 1):
+            raise ArgumentError(f"{name} is {shown(number)}; expected an integer of at least 1")
     if not tf.executing_eagerly():
         raise UnsupportedOperationError("diagnose needs eager execution, which is off: run it in another program")
     strategy = getattr(model, "distribute_strategy", None) or tf.distribute.get_strategy()
@@ -133,6 +143,19 @@ def _require_diagnosable(
         )
     if loss is None and not _is_compiled(model):
         raise ArgumentError("the model is not compiled: compile it, or give a loss, such as loss='mse'")
+
+
+def _number(loss_scale: Any) -> Optional[float]:
+    """Return a loss scale as a number; it may be one of NumPy, a tensor, or the policy of an optimizer."""
+    if loss_scale is None:
+        return None
+    try:
+        number = float("nan") if isinstance(loss_scale, (str, bytes, bool)) else float(loss_scale)
+    except (TypeError, ValueError):
+        number = float("nan")
+    if not 0 < number < 2.0**127:
+        raise ArgumentError(f"loss_scale is {shown(loss_scale)}; expected a number above 0, or None")
+    return number
 
 
 def _is_compiled(model: Any) -> bool:
@@ -221,18 +244,49 @@ def _trainable(model: Any) -> Dict[str, Any]:
 
 def _step(model: Any, batch: Batch, loss: Optional[Loss], loss_scale: Optional[float]) -> None:
     if loss is None:
-        model.train_on_batch(batch.x, batch.y, **({} if batch.sample_weight is None else _weights(batch)))
+        with data_as_in_fit(model, batch.is_bare):
+            model.train_on_batch(batch.x, batch.y, **({} if batch.sample_weight is None else _weights(batch)))
         return
     function = _loss_function(loss)
     with tf.GradientTape() as tape:
         outputs = model(batch.x, training=True)
-        value = function(batch.y, outputs)
-        if batch.sample_weight is not None:
-            value = value * tf.cast(batch.sample_weight, value.dtype)
-        value = tf.reduce_mean(value)
+        value = tf.add_n([_mean_loss(function, *each) for each in _by_output(model, batch, outputs)])
         total = tf.add_n([value, *(tf.cast(each, value.dtype) for each in model.losses)])
         scaled = tf.cast(total, tf.float32) * (1.0 if loss_scale is None else loss_scale)
     tape.gradient(scaled, model.trainable_variables)
+
+
+def _mean_loss(function: Callable[..., Any], y: Any, output: Any, sample_weight: Any) -> Any:
+    value = function(y, output)
+    if sample_weight is not None:
+        value = value * tf.cast(sample_weight, value.dtype)
+    return tf.cast(tf.reduce_mean(value), tf.float32)
+
+
+def _by_output(model: Any, batch: Batch, outputs: Any) -> List[Tuple[Any, Any, Any]]:
+    """Return targets, output and weights for each output of a model, which a loss takes one by one."""
+    if not isinstance(outputs, (list, tuple, Mapping)):
+        return [(batch.y, outputs, batch.sample_weight)]
+    names = list(outputs) if isinstance(outputs, Mapping) else list(getattr(model, "output_names", None) or ())
+    number, weights = len(outputs), batch.sample_weight
+    if hasattr(weights, "shape"):  # those of all outputs
+        weights = [weights] * number
+    return list(zip(*(_in_order(each, names, number) for each in (batch.y, outputs, weights))))
+
+
+def _in_order(given: Any, names: Sequence[str], number: int) -> List[Any]:
+    """Return the parts of targets, outputs or weights in the order of the outputs."""
+    if given is None:
+        return [None] * number
+    if isinstance(given, Mapping) and set(given) == set(names):
+        return [given[name] for name in names]
+    parts = list(given) if isinstance(given, (list, tuple)) else [given]
+    if len(parts) != number:
+        raise ArgumentError(
+            f"the model has {number} outputs{': ' if names else ''}{', '.join(names)}; expected targets and weights "
+            f"for each of them, in a list or by these names, not {shown(given)}"
+        )
+    return parts
 
 
 def _weights(batch: Batch) -> Dict[str, Any]:
@@ -251,7 +305,8 @@ def _loss_function(loss: Loss) -> Callable[..., Any]:
 
 def _scale_facts(model: Any) -> ScaleFacts:
     """Return the loss scaling of the model's optimizer, scalekeeper's or Keras's own."""
-    optimizers = optimizers_of(model)
+    # compile() without an optimizer makes one of Keras, which a train_step of the model's own need not use
+    optimizers = sorted(optimizers_of(model), key=lambda each: not isinstance(each, LossScaleOptimizer))
     overflows: Dict[str, int] = {}
     scale, adapts = None, False
     for each in optimizers:
@@ -315,5 +370,9 @@ def _difference(exact: _Recorded, replay: _Recorded) -> Optional[float]:
     return max(differences)
 
 
-def _brief(error: BaseException) -> str:
-    return f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"[:300]
+def brief(error: BaseException) -> str:
+    """Return the first line of an error that a library raised while a model ran."""
+    lines = [line for line in map(str.strip, str(error).splitlines()) if line]
+    # Keras 3 writes the layer first, and the error below it, in colors
+    lines = [line for line in lines if not line.startswith("Exception encountered when calling")] or lines
+    return f"{type(error).__name__}: {_COLORS.sub('', lines[0]) if lines else ''}"[:300]

@@ -22,7 +22,7 @@ from ._optimizer_spec import OptimizerSpec, check_optimizer
 from ._overrides import INCLUDE, Override, parsed_overrides, with_override
 from ._plugins import loss_scales
 from ._references import SCHEMA, allowed_variables, with_references
-from ._source_text import Position, Source
+from ._source_text import Position, Source, Span
 from ._targets import Target
 from ._targets import target as target_named
 from .errors import (
@@ -198,9 +198,16 @@ def check_loss_scale(
         raise DocumentError(source.name, error.findings) from None
 
 
-def changed_loss_scale(spec: Any, access: Access, overrides: Sequence[Override]) -> Tuple[Any, Any]:
-    """Return a spec of a loss scale with overrides, and its object."""
-    root = _resolved(node_of({"loss_scale": spec}), access, overrides)
+def changed_loss_scale(
+    spec: Union[str, float], text: str, access: Access, overrides: Sequence[Override]
+) -> Tuple[Any, Any]:
+    """Return the loss scale of a name or a number with overrides, as a spec and as an object.
+
+    ``text`` is what was given, which errors point into.
+    """
+    span = Span(Source("POLICY", text), 0, len(text))
+    root = Node(span).with_children({"loss_scale": Node(span, spec)}, {"loss_scale": span})
+    root = _resolved(root, access, overrides)
     return _loss_scale_of(root, access, ("loss_scale",))
 
 

@@ -116,6 +116,9 @@ def _changed(node: Node, override: Override, depth: int) -> Node:
 def _container(node: Node, override: Override, depth: int) -> Node:
     """Return the mapping or list that a part of the path is in."""
     part, here = override.path[depth], override.path[:depth]
+    if isinstance(part, int) and node.span is override.span:  # an override does not begin a list
+        message = f"the document does not set {dotted(here)}, so it has no [{part}]; give the whole list: [value, …]"
+        raise _error(override, message)
     if isinstance(part, int):
         if isinstance(node.children, list):
             return node

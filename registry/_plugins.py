@@ -170,13 +170,16 @@ class Registry:
 
     # Registering
 
-    def register(self, name: str, *, aliases: Iterable[str] = (), override: bool = False) -> Callable[[Class], Class]:
+    def register(
+        self, name: str, *, aliases: Iterable[str] = (), override: bool = False, description: str = ""
+    ) -> Callable[[Class], Class]:
         """Return a decorator that registers a class.
 
         Args:
             name: The name in specs and documents.
             aliases: Other names for it.
             override: Whether to replace a class that has one of the names.
+            description: What the policy is for, for ``scalekeeper list``. Default: the first line of its docstring.
 
         Returns:
             The decorator, which returns the class unchanged.
@@ -199,7 +202,7 @@ class Registry:
         origin = _caller()
 
         def decorate(cls: Class) -> Class:
-            plugin = self._new_plugin(names, cls, origin)
+            plugin = self._new_plugin(names, cls, origin, description)
             with self._lock:
                 self._names = self._with(self._names, names, plugin, override)
             return cls
@@ -223,7 +226,7 @@ class Registry:
         Args:
             name: The name of the preset.
             cls: The class, or its name.
-            description: A sentence for ``scalekeeper list``.
+            description: What the preset is for, for ``scalekeeper list``.
             aliases: Other names for the preset.
             override: Whether to replace a class that has one of the names.
             **defaults: The other defaults.
@@ -288,10 +291,10 @@ class Registry:
         finally:
             self._scope.reset(token)
 
-    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str) -> Plugin:
+    def _new_plugin(self, names: Tuple[str, ...], cls: type, origin: str, description: str = "") -> Plugin:
         self._load_built_in()  # built-in names are taken even before their first use
         self._require_contract(cls)
-        return Plugin(names[0], cls, names[1:], origin)
+        return Plugin(names[0], cls, names[1:], origin, description=description)
 
     def _with(
         self, table: Mapping[str, Plugin], names: Tuple[str, ...], plugin: Plugin, override: bool

@@ -211,7 +211,9 @@ def yaml_lines(document: Mapping[str, Any], view: Sequence[Entry], left_out: Seq
     lines = list(_yaml_mapping(document, (), comments))
     if left_out:
         lines.append("# defaults that can't be written:")
-        lines += [f"#   {_one_line(dotted(each.path))}: {_one_line(str(each.value))}" for each in left_out]
+        for each in left_out:
+            value = yaml_text(each.value) if _is_writable(each.value) else str(each.value)
+            lines.append(f"#   {_one_line(dotted(each.path))}: {_one_line(value)}")
     return lines
 
 

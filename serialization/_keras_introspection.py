@@ -7,6 +7,7 @@ import inspect
 import sys
 import threading
 
+_KERAS_PACKAGES = frozenset({"keras", "tf_keras", "tensorflow", "tensorflow_core"})
 _lock = threading.RLock()
 # which from_config of MultiHeadAttention takes in some versions, and the constructor in none
 ATTENTION, ATTENTION_SHAPES = "MultiHeadAttention", ("query_shape", "key_shape", "value_shape")
@@ -70,6 +71,31 @@ def is_model(layer: Any) -> bool:
 def holds_models(layer: Any) -> bool:
     """Return whether a layer is a model, or holds one, as TimeDistributed may."""
     return any(map(is_model, all_layers(layer)))
+
+
+def functional_models_in(model: Any) -> List[Any]:
+    """Return the functional and Sequential models below a model that are in no other one."""
+    found = [each for each in all_layers(model)[1:] if is_model(each) and has_layer_names(each)]
+    inside = {id(each) for one in found for each in all_layers(one)[1:]}
+    return [each for each in {id(each): each for each in found}.values() if id(each) not in inside]
+
+
+def metric_variables(model: Any) -> List[Any]:
+    """Return the variables of metrics that a model has in attributes; Keras 2 counts them among its weights."""
+    modules = [each for each in getattr(model, "submodules", ()) if hasattr(each, "update_state")]
+    return [variable for each in modules for variable in each.weights]
+
+
+def own_variables(layer: Any) -> List[Any]:
+    """Return the variables that a layer has itself, in the order in which Keras saves them."""
+    # trainable variables come first, in Keras 3 and in Keras 2
+    lists = (f"_{kind}_{name}" for kind in ("trainable", "non_trainable") for name in ("variables", "weights"))
+    return [variable for name in lists for variable in vars(layer).get(name) or ()]
+
+
+def is_user_class(cls: Any) -> bool:
+    """Return whether a class is not one of Keras."""
+    return package_of(cls) not in _KERAS_PACKAGES
 
 
 def named_layers_in(layer: Any) -> List[Any]:

@@ -106,6 +106,8 @@ def match_owners(
     has_layer_names: bool = False,
     connections: Optional[_Lookup] = None,
     file_connections: Optional[Connections] = None,
+    names_by_attribute: Optional[Mapping[str, str]] = None,
+    file_names_by_attribute: Optional[Mapping[str, str]] = None,
 ) -> Matching:
     """Find each variable of a model in a file.
 
@@ -128,6 +130,8 @@ def match_owners(
         is_same_program: Whether both are of one program, so that the order of the variables is the same.
         connections: Returns the connections of the model's layers, if they are known.
         file_connections: Those of the file's.
+        names_by_attribute: Owner in the model → its name with attributes in place of the layers inside its layer.
+        file_names_by_attribute: Owner in the file → the same.
 
     Returns:
         The pairs, and what is left over. Variables of different shapes never match.
@@ -145,6 +149,7 @@ def match_owners(
     match.by_mapping(mapping or {})
     match.by_path(model_paths or {}, file_paths or {}, has_layer_names)
     match.by_models_at_paths(model_paths or {}, file_paths or {}, has_numbers)
+    match.by_names_with_attributes(names_by_attribute or {}, file_names_by_attribute or {})
     match.by_all_names(has_numbers)
     if is_same_program:
         match.by_same_order()
@@ -162,6 +167,11 @@ def needs_connections(
     variables = _variables(model, names)
     stems = frozenset({*_own_stems(), *map(_squeezed, classes)})
     return bool(_Match(variables, variables, stems, True, True, lambda: connections)._unclear(variables))
+
+
+def layer_key(layer: Layer, classes: Collection[str]) -> Layer:
+    """Return what two layers have in common that only the numbers of Keras tell apart."""
+    return _Match((), (), frozenset({*_own_stems(), *map(_squeezed, classes)}), True, True)._key(layer)
 
 
 def pair_variables(model: Mapping[str, Shape], file: Mapping[str, Shape]) -> Dict[str, str]:
@@ -293,6 +303,20 @@ class _Match:
                 self._pair(owner, other, PATH)
             self._notes += match._notes
             self._elsewhere.update(each.owner for each in model if each.owner not in self._pairs)
+
+    def by_names_with_attributes(self, names: Mapping[str, str], file_names: Mapping[str, str]) -> None:
+        """Match the layers inside a layer by the attributes that lead to them."""
+        model, file = (
+            _inside_layers({owner: each.shape for owner, each in side.items() if owner in own}, own)
+            for side, own in ((self._left_in_model(), names), (self._left_in_file(), file_names))
+        )
+        match = _Match(model, file, self._stems, False, self._is_whole, self._connections, self._file_connections)
+        match.by_names(lambda layer: (layer, layer))
+        for layer in {each.layer[:1] for each in model}:
+            inside = [each.owner for each in model if each.layer[:1] == layer]
+            if all(owner in match._pairs for owner in inside):  # a layer whose attributes differ is another one
+                for owner in inside:
+                    self._pair(owner, match._pairs[owner], PATH)
 
     def by_all_names(self, has_numbers: bool) -> None:
         """Match by names, first whole ones and then parts."""
@@ -651,6 +675,16 @@ def _variables(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_V
     return [
         _Variable(owner, tuple(path[shared:-1]), path[-1], tuple(shape))
         for path, (owner, shape) in zip(paths, shapes.items())
+    ]
+
+
+def _inside_layers(shapes: Mapping[str, Shape], names: Mapping[str, str]) -> List[_Variable]:
+    """Return the variables of layers inside layers, without what all names begin with left out."""
+    paths = {owner: names[owner].split("/") for owner in shapes}
+    return [
+        _Variable(owner, tuple(path[:-1]), path[-1], tuple(shapes[owner]))
+        for owner, path in paths.items()
+        if len(path) > 2 and path[-1].isdigit()
     ]
 
 

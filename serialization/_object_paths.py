@@ -4,7 +4,7 @@ Layers that a subclassed model has in attributes, lists and dictionaries are oft
 depend on what the process has built before. The attributes do not.
 """
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
 
 import contextlib
 import importlib
@@ -14,7 +14,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from ._keras_introspection import all_layers
+from ._keras_introspection import all_layers, own_variables
 from ._matching import INSIDE
 from ._variables import by_owner, weights_of
 
@@ -23,6 +23,7 @@ CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
 _POSITIONS = ("layer-", "layer_with_weights-", "keras_api", "_operations", "_functional", "_layers", "_self_tracked")
 _LISTS = ("layers",)  # a SavedModel lists there what other attributes lead to
 _SAVE = "save_own_variables"
+_NAME = "name"  # of a layer, in the attributes of a group
 
 
 def object_paths(model: Any, kind: str) -> Dict[str, str]:
@@ -132,18 +133,53 @@ def keras_paths(model: Any) -> Dict[str, str]:
 
     The installed Keras writes such a file, in which every variable is replaced by its index.
     """
-    owners = {id(each): owner for owner, each in by_owner(weights_of(model)).items()}
+    names = list(by_owner(weights_of(model)))
+    with _saved_indices(model) as file:
+        found = {} if file is None else dict(_indices_in(file, ""))
+    return {names[index]: path for path, index in found.items() if 0 <= index < len(names)}
+
+
+def owners_in_keras_file(model: Any, read: Callable[[Any], Mapping[str, Any]]) -> Dict[str, str]:
+    """Return owner → the owner that a ``.weights.h5`` file of Keras 2 has for it, which has no names of its own.
+
+    Args:
+        model: The model.
+        read: Returns owner → index of the variables in such a file.
+    """
+    names = list(by_owner(weights_of(model)))
+    with _saved_indices(model) as file:
+        if file is None:
+            return {}
+        for group in [each for each in _groups_in(file) if _NAME in each.attrs]:  # Keras 3 writes it
+            del group.attrs[_NAME]
+        found = {owner: int(np.asarray(index)) for owner, index in read(file).items()}
+    return {names[index]: owner for owner, index in found.items() if 0 <= index < len(names)}
+
+
+@contextlib.contextmanager
+def _saved_indices(model: Any) -> Iterator[Any]:
+    """Yield a ``.weights.h5`` file in which every variable is replaced by its index; None if Keras writes none."""
     indices = {id(each): index for index, each in enumerate(weights_of(model))}
-    names = list(owners.values())
-    with tempfile.TemporaryDirectory() as folder, _saving_indices(model, indices):
+    with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "indices.weights.h5")
         try:
-            model.save_weights(path)
-            with h5py.File(path, "r") as file:
-                found = dict(_indices_in(file, ""))
+            with _saving_indices(model, indices):
+                model.save_weights(path)
+            file = h5py.File(path, "r+")
         except Exception:  # the installed Keras has no such files, or cannot write them for this model
-            return {}
-    return {names[index]: path for path, index in found.items() if 0 <= index < len(names)}
+            file = None
+        try:
+            yield file
+        finally:
+            if file is not None:
+                file.close()
+
+
+def _groups_in(group: Any) -> Iterator[Any]:
+    for member in group.values():
+        if isinstance(member, h5py.Group):
+            yield member
+            yield from _groups_in(member)
 
 
 def _indices_in(group: Any, path: str) -> Iterator[Tuple[str, int]]:
@@ -172,9 +208,7 @@ def _saving_indices(model: Any, indices: Dict[int, int]) -> Iterator[None]:
 
 
 def _saver(layer: Any, indices: Dict[int, int]) -> Callable[[Any], None]:
-    # trainable variables come first, in Keras 3 and in Keras 2
-    lists = (f"_{kind}_{name}" for kind in ("trainable", "non_trainable") for name in ("variables", "weights"))
-    own = [variable for name in lists for variable in vars(layer).get(name, ())]
+    own = own_variables(layer)
 
     def save(store: Any) -> None:
         for number, variable in enumerate(own):

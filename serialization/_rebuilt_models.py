@@ -15,7 +15,7 @@ from ._keras_introspection import finalize_layers, installed_keras, version_of
 from ._matching import SAME_NAMES
 from ._variables import assign_all, by_owner, weights_of
 from .keras._changed_meanings import activations, register_activations
-from .restore import restore_state
+from .restore import name_variables, restore_state
 from .training_state import TrainingState, rename_owners
 
 # layers of Keras 2 that some versions do not find by themselves when they load a model
@@ -137,12 +137,14 @@ def _fill(model: Any, state: TrainingState, path: str) -> None:
 
 def named_after(model: Any, state: TrainingState) -> TrainingState:
     """Return the state with the names of a model's variables, if the layers say which is which."""
+    name_variables(state)  # Keras itself goes by numbers in a layer
     pairs = pairs_by_layer(model, state)
     if pairs is None:
         return state
     names = {in_file: owner for owner, in_file in pairs.items()}
     variables = {names[owner]: value for owner, value in state.variables.items() if owner in names}
-    state = dataclasses.replace(state, variables=variables, layers={})
+    numbered = frozenset(names[owner] for owner in names if state.names_by_attribute.get(owner, "")[-1:].isdigit())
+    state = dataclasses.replace(state, variables=variables, layers={}, numbered=numbered, names_by_attribute={})
     rename_owners(state, names)
     return state
 

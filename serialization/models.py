@@ -18,12 +18,13 @@ from ..registry.errors import (
 )
 from . import formats
 from ._atomic import replacing
-from ._keras_introspection import has_layer_names, installed_keras
+from ._keras_introspection import has_layer_names, installed_keras, is_keras_3, metric_variables
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
 from ._object_paths import checkpoint_paths, keras_paths
 from ._rebuilt_models import can_load, rebuild
-from ._variables import by_owner, lazy_values, shapes_by_owner, weights_of
+from ._variables import by_owner, lazy_values, weights_of
+from .formats._keras_weights_h5 import owners_of_model
 from .keras._model_config import rules_of_installed_keras, translate_compile_config
 from .keras._optimizer_config import config_with_policy, decode_config, encode_config, has_loss_scale, shipped
 from .keras.profile import profile_of_package
@@ -78,11 +79,15 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
         trained = by_owner(optimizer._known_variables())
         rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
-        state.model_variables = shapes_by_owner(weights_of(model))
+        metrics = {id(each) for each in metric_variables(model)}
+        saved = {owner: each for owner, each in by_owner(weights_of(model)).items() if id(each) not in metrics}
+        state.model_variables = {owner: tuple(each.shape) for owner, each in saved.items()}
         state.model_names = nested_names(model)
         if not has_layer_names(model):
-            state.model_attributes = checkpoint_paths(model)
-            state.model_paths = keras_paths(model) if path.endswith(".keras") else {}
+            state.model_attributes = _only(saved, checkpoint_paths(model))
+        if path.endswith(".keras"):  # Keras 3 writes the names of layers
+            paths = keras_paths(model) if not has_layer_names(model) else _owners_in_file(model)
+            state.model_paths = _only(saved, paths)
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)
@@ -92,6 +97,14 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
             state.probe = probe_of(model)
         if state is not None and codec is not None:
             codec.add_state(temporary, state)
+
+
+def _only(owners: Mapping[str, Any], paths: Mapping[str, str]) -> Dict[str, str]:
+    return {owner: path for owner, path in paths.items() if owner in owners}
+
+
+def _owners_in_file(model: Any) -> Dict[str, str]:
+    return {} if is_keras_3(installed_keras()) else owners_of_model(model)
 
 
 def _saves_trainable_saved_models() -> bool:

@@ -25,20 +25,41 @@ from ._file_resources import keep_files_open
 from ._keras_introspection import (
     all_layers,
     finalize_layers,
+    functional_models_in,
     holds_models,
+    is_user_class,
+    metric_variables,
     named_layers_in,
     numbers_chosen_names,
+    own_variables,
 )
-from ._matching import ORDER, POSITION, Matching, Shape, common_end, match_owners, pair_variables
+from ._matching import (
+    INSIDE,
+    MAPPING,
+    ORDER,
+    PATH,
+    POSITION,
+    STRUCTURE,
+    Matching,
+    Shape,
+    common_end,
+    layer_key,
+    match_owners,
+    needs_connections,
+    pair_variables,
+)
 from ._object_paths import CHECKPOINT, object_paths
 from ._unnamed_slots import TRAINED, Order, name_weight_list
+from ._variable_order import OWN
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
 from .formats import ModelInCode
+from .formats._keras_weights_h5 import owners_of_model
 from .keras._optimizer_config import class_chain, inner_class
 from .keras._slots import known_class, slots_of_class
 from .optimizer_adapter import OptimizerAdapter, Transfer, adapter_of_model
 from .training_state import TrainingState, Value
 
+_MADE_UP = re.compile(r"[0-9]+|[Vv]ariable(_[0-9]+)?(#[0-9]+)?")  # the names of variables without a name
 _MAPPING = "tell which variable is which with mapping={name in the file: variable or layer of the model}"
 
 
@@ -204,13 +225,13 @@ class _Live:
 
     def match(self, state: TrainingState) -> Matching:
         """Match the model's variables with those of a training state, which gets the names of scalekeeper's record."""
-        _name_variables(state)
+        name_variables(state)
         if not state.variables:
             return self._match_trained(state)._replace(missing=[], unused=[])
         paths, kind = state.paths, state.path_kind
         if state.variables.keys() == state.model_variables.keys() == state.model_attributes.keys():
             paths, kind = state.model_attributes, CHECKPOINT
-        return match_owners(
+        found = match_owners(
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
             state.is_ordered,
@@ -224,7 +245,15 @@ class _Live:
             has_numbers=numbers_chosen_names(),
             connections=self._connections,
             file_connections=_connections_in_file(state),
+            names_by_attribute=self._names_by_attribute(state),
+            file_names_by_attribute=state.names_by_attribute,
         )
+        metrics = {id(each) for each in metric_variables(self._model)}  # some files of Keras do not have them
+        missing = [owner for owner in found.missing if id(self.variables[owner]) not in metrics]
+        return found._replace(missing=missing)
+
+    def _names_by_attribute(self, state: TrainingState) -> Mapping[str, str]:
+        return owners_of_model(self._model) if state.names_by_attribute and not state.paths else {}
 
     def _match_trained(self, state: TrainingState) -> Matching:
         """Match by the trained variables that scalekeeper has recorded, whose order is that of a training loop."""
@@ -252,27 +281,91 @@ class _Live:
         layers = [layer for layer in all_layers(self._model) if not hasattr(layer, "layers") and weights_of(layer)]
         return frozenset(layer.name for layer in layers if not layer.trainable)
 
-    def assumed_order(self, matching: Matching) -> List[str]:
-        """Return which layers of a subclassed model were matched by order only although their shapes are equal.
+    def assumed_order(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return what was matched by order only although shapes are equal and nothing in the file proves the order."""
+        found = []
+        if self._numbered_layers(state, matching):
+            listed = ", ".join(self._numbered_layers(state, matching))
+            found.append(
+                f"{listed}: Keras has numbered these layers, and the file does not tell which attributes lead to "
+                "them. They were taken in order. If the program creates them in another order than when it saved the "
+                f"file, they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
+            )
+        for layer, owners in self._numbered_variables(state, matching).items():
+            found.append(
+                f"{', '.join(owners)}: the file numbers these variables of {layer}. They were taken in order. If the "
+                "layer creates them in another order than when the file was saved, they are exchanged: give them names "
+                f"and use scalekeeper.save_model, or {_MAPPING}"
+            )
+        return found + self._numbered_branches(matching)
 
-        A functional model has connections, which decide there.
+    def _numbered_layers(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return layers of a subclassed model, or inside a layer of another one, that only their order tells apart.
+
+        The connections of a functional model decide between its layers, not between those inside one of them.
         """
+        connections = self._connections()
+        groups: Dict[object, Dict[str, List[Shape]]] = {}
+        for owner, rule in matching.rules.items():
+            if rule not in (ORDER, STRUCTURE, POSITION) or owner not in self._shapes:
+                continue
+            layer, around = owner.rpartition("/")[0], None
+            if connections is not None:
+                names = tuple(self._names.get(owner, owner).split("/")[:-1])
+                around = connections.find(names)
+                # Keras itself has loaded those of a .keras file by attributes
+                if around is None or len(names) <= len(around) or matching.pairs[owner] in state.numbered:
+                    continue
+                around = (around, layer_key(names, self.classes))
+            groups.setdefault(around, {}).setdefault(layer, []).append(self._shapes[owner])
+        found = []
+        for layers in groups.values():
+            shapes = list(layers.values())
+            found += [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
+        return found
+
+    def _numbered_variables(self, state: TrainingState, matching: Matching) -> Dict[str, List[str]]:
+        """Return the variables that a layer of a user's own has itself and that the file only numbers, by layer.
+
+        The layers of Keras create theirs in the same order always.
+        """
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        found = {}
+        for layer in all_layers(self._model):
+            own = [owners.get(id(each), "") for each in own_variables(layer)] if is_user_class(type(layer)) else []
+            numbered = [owner for owner in own if owner in matching.pairs and self._is_numbered(owner, state, matching)]
+            shapes = [self._shapes[owner] for owner in numbered]
+            alike = [owner for owner in numbered if shapes.count(self._shapes[owner]) > 1]
+            if alike:
+                found[layer.name] = alike
+        return found
+
+    def _is_numbered(self, owner: str, state: TrainingState, matching: Matching) -> bool:
+        """Return whether a variable was matched by its number in its layer."""
+        in_file, rule = matching.pairs[owner], matching.rules.get(owner)
+        by_attribute = rule == PATH and state.paths.get(in_file, INSIDE).split("/")[-2:-1] != [OWN]
+        is_number = in_file in state.numbered or bool(_MADE_UP.fullmatch(in_file.rpartition("/")[2]))
+        return rule != MAPPING and not by_attribute and is_number
+
+    def _numbered_branches(self, matching: Matching) -> List[str]:
+        """Return the models in a subclassed one whose layers beside each other only their connections tell apart."""
         if self._connections() is not None:
             return []
-        layers: Dict[str, List[Shape]] = {}
-        for owner, rule in matching.rules.items():
-            if rule in (ORDER, POSITION) and owner in self._shapes:
-                layers.setdefault(owner.rpartition("/")[0], []).append(self._shapes[owner])
-        shapes = list(layers.values())
-        alike = [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
-        if not alike:
-            return []
-        text = (
-            f"{', '.join(alike)}: Keras has numbered these layers, and the file does not tell which attributes lead to "
-            "them. They were taken in order. If the program creates them in another order than when it saved the file, "
-            f"they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
-        )
-        return [text]
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        found = []
+        for model in functional_models_in(self._model):
+            inside = {
+                owner for owner in (owners.get(id(each)) for each in weights_of(model)) if owner in matching.rules
+            }
+            connections = connections_in(model) if any(matching.rules[owner] == PATH for owner in inside) else None
+            shapes = shapes_by_owner(weights_of(model))
+            if connections is not None and needs_connections(shapes, nested_names(model), self.classes, connections):
+                found.append(
+                    f"{model.name}: Keras has numbered layers beside each other, and the file does not tell to which "
+                    "inputs or layers each is connected. They were taken in order. If the program creates them in "
+                    f"another order than when it saved the file, they are exchanged: name the layers, or {_MAPPING}"
+                )
+        return found
 
     def slot_pairs(self, state: TrainingState, matching: Matching) -> Mapping[str, str]:
         """Return owner among the trained variables → owner of slots, which may have other names in the file.
@@ -383,7 +476,7 @@ def _connections_in_file(state: TrainingState) -> Optional[Connections]:
     return state.connections or connections_of(state.model_config)
 
 
-def _name_variables(state: TrainingState) -> None:
+def name_variables(state: TrainingState) -> None:
     """Give the variables of a file, and their slots, the names that scalekeeper has recorded."""
     recorded = state.model_variables
     if not recorded or not state.variables or recorded.keys() == state.variables.keys():
@@ -398,12 +491,19 @@ def _name_variables(state: TrainingState) -> None:
         model_paths=state.model_paths,
         file_paths=state.paths,
         has_numbers=numbers_chosen_names(),
+        names_by_attribute=state.model_paths if not state.paths else {},
+        file_names_by_attribute=state.names_by_attribute,
     ).pairs
-    if len(pairs) == len(recorded) == len(shapes):
+    # the record has all variables of the model, but not those of metrics; elsewhere names may differ
+    if len(pairs) == len(recorded) and (len(recorded) == len(shapes) or state.model_attributes):
         names = {in_file: owner for owner, in_file in pairs.items()}
         if state.slots.keys() <= names.keys():
             state.slots = {names[owner]: slots for owner, slots in state.slots.items()}
         state.variables = {owner: state.variables[pairs[owner]] for owner in recorded}
+        by_attribute = state.names_by_attribute
+        state.names_by_attribute = {
+            owner: by_attribute[pairs[owner]] for owner in recorded if pairs[owner] in by_attribute
+        }
         state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
         state.is_ordered = True
 
@@ -439,8 +539,10 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
     }
     chosen = [each for candidates in found.values() for each in candidates]
     by_value = {owner: each[0] for owner, each in found.items() if len(each) == 1 and chosen.count(each[0]) == 1}
+    _refuse_exchanged(matching.pairs, by_value, path)
     pairs = {**same, **by_value}
-    missing = [owner for owner in live.variables if owner not in pairs]
+    metrics = {id(each) for each in metric_variables(model)}
+    missing = [owner for owner, each in live.variables.items() if owner not in pairs and id(each) not in metrics]
     unused = [owner for owner in state.variables if owner not in pairs.values()]
     rules = {**{owner: matching.rules[owner] for owner in same}, **dict.fromkeys(by_value, "value")}
     if missing and not partial:
@@ -451,6 +553,19 @@ def match_loaded(model: Any, state: TrainingState, path: str, *, partial: bool =
             report,
         )
     return Matching(pairs, missing, unused, rules, matching.notes)
+
+
+def _refuse_exchanged(by_name: Mapping[str, str], by_value: Mapping[str, str], path: str) -> None:
+    """Raise IncompleteRestoreError if Keras has given variables of a layer each other's values, going by numbers."""
+    for owner, in_file in by_value.items():
+        named = by_name.get(owner, in_file)
+        if named != in_file and named.rpartition("/")[0] == in_file.rpartition("/")[0]:
+            message = (
+                f"{path}: Keras has loaded the value of {in_file} into {owner}, as the layer creates its variables in "
+                "another order than when the file was saved. Build the model in code, compile it, and call "
+                "scalekeeper.restore(model, path)"
+            )
+            raise IncompleteRestoreError(message, RestoreReport(path, [], [], [owner], [in_file], []))
 
 
 def _is_loaded(variable: Any, value: Value) -> bool:
@@ -537,7 +652,7 @@ def restore_state(
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     is_complete = not report.missing and not report.unused
-    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(matching), *assumed])
+    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(state, matching), *assumed])
 
 
 def _missing_vocabularies(model: Any, config: Any) -> List[str]:

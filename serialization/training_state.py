@@ -4,7 +4,7 @@ Codecs read it, ``restore`` takes it. The record is everything of a training sta
 adds to the files of Keras.
 """
 
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import dataclasses
 import functools
@@ -99,6 +99,9 @@ class TrainingState:
     is_ordered: bool = True  # whether variables are in the order of the model's layers; if not, only names match
     paths: Dict[str, str] = dataclasses.field(default_factory=dict)  # owner → the attributes that lead to it
     positions: Dict[str, Position] = dataclasses.field(default_factory=dict)  # by owner, in a .weights.h5
+    numbered: FrozenSet[str] = frozenset()  # owners that have got the names of a rebuilt model, and had numbers
+    # in a .weights.h5: with the names of layers, and of the attributes inside a layer
+    names_by_attribute: Dict[str, str] = dataclasses.field(default_factory=dict)
     path_kind: str = ""  # of ``_object_paths``: how ``paths`` are spelled
     has_layer_names: bool = False  # whether a file with paths has the names of the layers, too
     connections: Optional[Connections] = None  # between the layers, if the file has them and no configuration

@@ -5,9 +5,11 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 import functools
 import itertools
 
+import numpy as np
+
 from ..lossscales.contract import LossScale
 from ..registry._merging import as_mapping, node_of
-from ..registry.errors import InvalidSpecError, Problem, shown
+from ..registry.errors import ArgumentTypeError, InvalidSpecError, Problem, shown
 from ._simulator import simulate, simulated_policy
 from ._traces import Trace
 
@@ -106,6 +108,7 @@ def sweep(
         The results of all combinations, and the best of them.
 
     Raises:
+        ArgumentTypeError: ``axes`` is not a mapping.
         InvalidSpecError: The policy, an axis or a combination is not valid. Nothing has been simulated.
 
     Example:
@@ -129,10 +132,12 @@ def sweep(
 
 def checked_axes(axes: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any]]:
     """Return the axes, or raise an error if they are not valid."""
+    if not isinstance(axes, Mapping):
+        raise ArgumentTypeError(f"axes is {shown(axes)}; expected a mapping such as {{'increment_period': [100, 500]}}")
     problems = []
     if not axes:
         problems.append(Problem((), "a sweep needs a parameter and its values", "axes"))
-    count = 1
+    axes, count = {name: _plain(values) for name, values in axes.items()}, 1
     for name, values in axes.items():
         if isinstance(values, (str, bytes)) or not hasattr(values, "__len__") or not len(values):
             problems.append(Problem((name,), f"{shown(values)} is not a list of values", "axes"))
@@ -147,6 +152,15 @@ def checked_axes(axes: Mapping[str, Sequence[Any]]) -> Mapping[str, Sequence[Any
     if problems:
         raise InvalidSpecError(problems)
     return axes
+
+
+def _plain(values: Any) -> Any:
+    """Return arrays and numbers of NumPy, and lists of them, as plain values."""
+    if isinstance(values, (np.ndarray, np.generic)):
+        return values.tolist()
+    if isinstance(values, (list, tuple)):
+        return [_plain(value) for value in values]
+    return values
 
 
 def combinations(axes: Mapping[str, Sequence[Any]]) -> List[Dict[str, Any]]:

@@ -65,6 +65,9 @@ class InnerOptimizer:
         if not hasattr(optimizer, "apply_gradients"):
             message = f"the function must return a Keras optimizer, and returned {shown(optimizer)}"
             raise InvalidSpecError([Problem((), message, "not_an_optimizer")])
+        if hasattr(optimizer, "inner_optimizer"):
+            message = f"the function returned a {type(optimizer).__name__}: return its inner optimizer"
+            raise InvalidSpecError([Problem((), message, "not_an_inner_optimizer")])
         return optimizer
 
     def wrapped(self, model: Any, loss_scale: Any = None, skipped_steps: str = "hold") -> Any:

@@ -35,8 +35,7 @@ def from_config(subject: InnerOptimizer) -> None:
     twin = _or_refused(lambda: LossScaleOptimizer.from_config(config, subject.custom_objects()))
     require(
         type(twin.inner_optimizer) is type(training.inner),
-        f"from_config made a {type(twin.inner_optimizer).__name__} of the configuration of a "
-        f"{type(training.inner).__name__}",
+        "from_config made {1} of the configuration of {0}".format(*_classes(training.inner, twin.inner_optimizer)),
         "Write from_config as a classmethod that returns cls(**config)",
     )
     other = Training(twin, new_model())
@@ -74,6 +73,12 @@ def _pickled(optimizer: Any) -> bytes:
         if "pickle" not in str(error):
             raise
         raise pickle.PicklingError(str(error)) from None
+
+
+def _classes(first: Any, second: Any) -> Tuple[str, str]:
+    """Return what to call the classes of two optimizers; a wrapper may have the name of the class that it wraps."""
+    name, other = (type(each).__name__ for each in (first, second))
+    return f"a {name}", f"a {other}" if name != other else f"an optimizer of another class with the name {other}"
 
 
 def _require_same_steps(training: Training, twin: Any, before: Numbers, where: str) -> None:
@@ -197,7 +202,7 @@ def _require_continues(subject: InnerOptimizer, resume: Callable[[Training, str]
     other = Training(model.optimizer, model)
     require(
         type(other.inner) is type(training.inner),
-        f"a {type(training.inner).__name__} was saved, and a {type(other.inner).__name__} came back from {where}",
+        "{} was saved, and {} came back from {}".format(*_classes(training.inner, other.inner), where),
         "See to from_config first: a file holds the class by its name, and the configuration",
     )
     found = difference(before, other.numbers(), is_loaded=True)

@@ -8,7 +8,7 @@ import sys
 import click
 
 from .._options import document_options, json_option
-from .._quiet import quiet_tensorflow
+from .._quiet import quiet_tensorflow, silenced
 from .completion import complete_policies
 from .policies import named_policy
 
@@ -29,8 +29,9 @@ def check_command(policy: str, leave_out: Tuple[str, ...], as_json: bool, overri
     from ...testing._check_runner import known_checks, report_of
 
     quiet_tensorflow()
-    label, checked = named_policy(policy, access, overrides)
-    report = report_of(checked, known_checks(leave_out))
+    with silenced():
+        label, checked = named_policy(policy, access, overrides)
+        report = report_of(checked, known_checks(leave_out))
     report.policy = label
     if as_json:
         click.echo(json.dumps(report.for_json(), indent=2))

@@ -9,7 +9,7 @@ import sys
 import click
 
 from .._options import FormatChoice, json_option
-from .._quiet import quiet_tensorflow
+from .._quiet import quiet_tensorflow, silenced
 from .completion import complete_targets
 
 _WIDE = 1000  # characters of a line that does not go to a terminal
@@ -74,9 +74,10 @@ def convert_command(
     if recursive:
         _convert_all(source, destination, to, options, as_json)
         return
-    from ...optimizer import convert
+    with silenced():
+        from ...optimizer import convert
 
-    done = convert(source, destination, to, **options)
+        done = convert(source, destination, to, **options)
     if as_json:
         click.echo(json.dumps(done.model_dump(mode="json"), indent=2))
         return
@@ -96,14 +97,15 @@ def _convert_all(source: str, destination: str, to: Optional[str], options: Dict
     from rich.console import Console
     from rich.progress import track
 
-    from ...optimizer import convert_folder
+    with silenced() as stream:
+        from ...optimizer import convert_folder
 
-    console = Console(stderr=True)
+        console = Console(file=stream)
 
-    def progress(paths: List[str]) -> Any:
-        return track(paths, description="converting", console=console, disable=not console.is_terminal)
+        def progress(paths: List[str]) -> Any:
+            return track(paths, description="converting", console=console, disable=not console.is_terminal)
 
-    outcomes = convert_folder(source, destination, to, progress=progress, **options)
+        outcomes = convert_folder(source, destination, to, progress=progress, **options)
     if as_json:
         click.echo(json.dumps([_as_json(outcome) for outcome in outcomes], indent=2))
     else:

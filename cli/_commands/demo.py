@@ -79,7 +79,7 @@ def demo_command(
         with screen:
             outcome = demo_run.run(request, screen)
         picture = os.path.join(request.folder, "loss_scale.png")
-        plot.draw(outcome, request.half, picture, f"scalekeeper demo: {label}, on {installed}")
+        plot.draw(outcome, request.half, picture, f"scalekeeper demo: {label}, {installed}")
     if as_json:
         click.echo(json.dumps(_for_json(request, label, versions, outcome, picture), indent=2))
     else:

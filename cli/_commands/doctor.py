@@ -70,6 +70,8 @@ def doctor_command(
     MODEL is an H5 file, a SavedModel or a .keras file. A few training steps run in float32, and as the model is if it
     computes in float16. No file is changed. Exit code 0 if nothing breaks, 1 if there is an error or a warning.
     """
+    from ...registry.errors import ArgumentError, ScalekeeperError
+
     quiet_tensorflow()
     if plot is not None:
         from ...simulation._plot import require_matplotlib
@@ -78,12 +80,18 @@ def doctor_command(
     arrays = read_arrays(data_file)
     with silenced():
         from ...optimizer import diagnose, load_model
+        from ...optimizer.float16_diagnosis import brief
 
     model = load_model(model_file, custom_objects_of(custom))
     x, y, sample_weight = named_data(model, arrays, data_file)
-    found = diagnose(
-        model, x, y, sample_weight, loss=loss, batch_size=batch_size, batches=batches, loss_scale=loss_scale
-    )
+    try:
+        found = diagnose(
+            model, x, y, sample_weight, loss=loss, batch_size=batch_size, batches=batches, loss_scale=loss_scale
+        )
+    except ScalekeeperError:
+        raise
+    except Exception as error:  # of Keras or TensorFlow, as for arrays of another shape
+        raise ArgumentError(f"{model_file} does not run with {data_file}: {brief(error)}") from error
     if as_json:
         click.echo(json.dumps(found.for_json(), indent=2, allow_nan=False))
     else:

@@ -23,7 +23,8 @@ def named_policy(text: str, access: Any, overrides: Any = ()) -> Named:
         spec, policy = _documents.check_loss_scale(_document_files.source_at(text), access, overrides)
         return _shortened(f"{os.path.basename(text)}: {_label(spec)}"), policy
     if overrides:
-        spec, policy = _documents.changed_loss_scale(text if number is None else number, access, overrides)
+        named = text if number is None else number
+        spec, policy = _documents.changed_loss_scale(named, text, access, overrides)
         return _label(spec), policy
     return text, loss_scales.resolve(text if number is None else number, allow=access.imports.patterns)
 

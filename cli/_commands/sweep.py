@@ -40,14 +40,24 @@ def parsed_axes(texts: Sequence[str]) -> List[Axis]:
         override, nodes = path_and_values(text, f"<sweep {number}>")
         path = dotted(override.path)
         if not path.startswith(_PREFIX):
-            message = f"only parameters of the loss scale change a simulation: write {_PREFIX}{path}"
-            raise error_at(override.span, message, "override")
+            raise error_at(override.span, _not_a_parameter(path), "override")
         if path[len(_PREFIX) :] in [axis.name for axis in found]:
             raise error_at(override.span, f"{path} is there twice", "override")
         found.append(Axis(path[len(_PREFIX) :], override, nodes))
     if found:
         checked_axes({axis.name: axis.values for axis in found})
     return found
+
+
+def _not_a_parameter(path: str) -> str:
+    from ...registry._documents import KEYS
+
+    message = "only parameters of the loss scale change a simulation"
+    if path == "loss_scale":
+        return f"{message}: write {path}.name=dynamic,log_max to compare policies, or --compare POLICY"
+    if path.partition(".")[0] in KEYS:
+        return f"{message}, such as {_PREFIX}increment_period"
+    return f"{message}: write {_PREFIX}{path}"
 
 
 def sweep_policies(policy: str, access: Any, overrides: Any, axes: Sequence[Axis]) -> List[Tuple[Dict[str, Any], Any]]:

@@ -8,7 +8,7 @@ import sys
 import click
 
 from .._options import json_option
-from .._quiet import quiet_tensorflow
+from .._quiet import quiet_tensorflow, silenced
 from .convert import custom_objects_of
 
 _MOST_DIFFERENCES = 40  # in the text; --json has all of them
@@ -41,10 +41,12 @@ def verify_command(
     Configuration, weights, slots, iterations and loss scale, and what the models compute if the installed Keras can
     build both. Exit code 0 if nothing differs, 1 if something does.
     """
-    from ...optimizer import verify
-
     quiet_tensorflow()
-    found = verify(first, second, tolerance=tolerance, outputs=not no_outputs, custom_objects=custom_objects_of(custom))
+    with silenced():
+        from ...optimizer import verify
+
+        custom_objects = custom_objects_of(custom)
+        found = verify(first, second, tolerance=tolerance, outputs=not no_outputs, custom_objects=custom_objects)
     if as_json:
         click.echo(json.dumps({"equal": found.equal, **found.model_dump(mode="json")}, indent=2))
     else:

@@ -1,4 +1,4 @@
-"""The plot of the demo: the loss scale and the loss of the uninterrupted run and of every continuation."""
+"""The plot of the demo: the loss scale and the loss of the uninterrupted run and of every resumed run."""
 
 from typing import Any
 
@@ -15,10 +15,14 @@ _SKIPPED, _UNINTERRUPTED, _SAVED = "#d55e00", "#c8c8c8", "#444444"
 _CONTINUED = [color for color in COLORS if color != _SKIPPED]
 _DASH = 5.0  # points; the dashes of equal continuations lie side by side and form one line
 _LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # the range of a logarithmic axis of float32
+_EXPLANATION = """\
+Each step multiplies the loss by the loss scale, so that small float16 gradients do not become zero. At each × a
+gradient was too large for float16: the step is skipped. The dashes are runs that new processes resumed from files.
+Where they lie on the broad grey line, a resumed run equals the run that was not interrupted."""
 
 
-def draw(outcome: Outcome, half: int, path: str, title: str) -> None:
-    """Write the plot as a PNG file, atomically."""
+def draw(outcome: Outcome, half: int, path: str, note: str) -> None:
+    """Write the plot as a PNG file, atomically. The note stands in its last line."""
     import matplotlib
     from matplotlib.figure import Figure
     from matplotlib.ticker import MaxNLocator
@@ -26,7 +30,7 @@ def draw(outcome: Outcome, half: int, path: str, title: str) -> None:
     settings = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
     with matplotlib.rc_context(settings), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # for example a letter that the font lacks
-        figure = Figure(figsize=(9.6, 5.8), dpi=130, layout="constrained")
+        figure = Figure(figsize=(9.6, 6.8), dpi=130, layout="constrained")
         scales, losses = figure.subplots(2, 1, sharex=True, gridspec_kw={"height_ratios": [2.6, 1.6]})
         for axes, what in ((scales, "scale"), (losses, "loss")):
             _draw_lines(axes, outcome, what)
@@ -34,14 +38,22 @@ def draw(outcome: Outcome, half: int, path: str, title: str) -> None:
             axes.grid(True, which="major", color="#e8e8e8", linewidth=0.6)
             axes.set_axisbelow(True)
         _decorate_scales(scales, outcome, half)
-        losses.set(ylabel="loss", xlabel="step", xlim=(0, len(outcome.taken) + 1))
+        losses.set(ylabel="training loss", xlabel="training step", xlim=(0, len(outcome.taken) + 1))
         losses.set_ylim(bottom=0)
         losses.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=9))
-        figure.suptitle(title, x=0.015, ha="left", fontsize=10.5)
+        figure.suptitle(_title(outcome, half), x=0.015, ha="left", fontsize=13, fontweight="bold")
+        scales.set_title(_EXPLANATION, loc="left", x=-0.045, pad=26, fontsize=9, linespacing=1.4)
+        figure.supxlabel(note, x=0.99, ha="right", fontsize=7.5, color=_SAVED)
         data = io.BytesIO()
         figure.savefig(data, format="png")
     with replacing(path) as temporary, open(temporary, "wb") as stream:
         stream.write(data.getvalue())
+
+
+def _title(outcome: Outcome, half: int) -> str:
+    count, equal = len(outcome.continuations), sum(each.is_equal for each in outcome.continuations)
+    which = f"all {count}" if equal == count else f"{equal} of {count}"
+    return f"Saved after step {half} and resumed: {which} resumed runs equal the uninterrupted run"
 
 
 def _draw_lines(axes: Any, outcome: Outcome, what: str) -> None:
@@ -49,7 +61,7 @@ def _draw_lines(axes: Any, outcome: Outcome, what: str) -> None:
     style, width = ("steps-mid", 6.0) if what == "scale" else ("default", 4.0)
     values = _finite([getattr(step, what) for step in outcome.taken])
     numbers = [step.number for step in outcome.taken]
-    axes.plot(numbers, values, color=_UNINTERRUPTED, linewidth=width, drawstyle=style, label="not interrupted")
+    axes.plot(numbers, values, color=_UNINTERRUPTED, linewidth=width, drawstyle=style, label="uninterrupted")
     resumed = [(each.format.title, each.record) for each in outcome.continuations if each.record is not None]
     for index, (title, record) in enumerate(resumed):
         dashes = (index * _DASH, (_DASH, _DASH * (len(resumed) - 1))) if len(resumed) > 1 else "-"
@@ -67,11 +79,11 @@ def _finite(values: Any) -> Any:
 def _decorate_scales(axes: Any, outcome: Outcome, half: int) -> None:
     skipped = [(step.number, step.scale) for step in outcome.taken if step.is_skipped]
     marks = {"color": _SKIPPED, "markersize": 7, "markeredgewidth": 1.8, "zorder": 3}
-    axes.plot([x for x, _ in skipped], [y for _, y in skipped], "x", label=f"skipped ({len(skipped)})", **marks)
+    axes.plot([x for x, _ in skipped], [y for _, y in skipped], "x", label=f"{len(skipped)} skipped steps", **marks)
     scales = np.clip([step.scale for step in outcome.taken], _LOWEST, _HIGHEST)
     axes.set_yscale("log", base=2)
-    axes.set(ylabel="loss scale", ylim=(float(scales.min()) / 2, float(scales.max()) * 3))
-    text = f" saved after step {half},\n continued in new processes"
+    axes.set(ylabel="loss scale (logarithmic)", ylim=(float(scales.min()) / 2, float(scales.max()) * 3))
+    text = f" saved after step {half},\n resumed in new processes"
     axes.annotate(text, (half + 0.5, 0.03), xycoords=("data", "axes fraction"), va="bottom", color=_SAVED)
     position = {"loc": "lower left", "bbox_to_anchor": (0, 1.01), "borderaxespad": 0}
     for line in axes.legend(ncol=9, frameon=False, columnspacing=1.2, **position).get_lines():

@@ -44,8 +44,18 @@ class Screen:
     def begin(self, versions: str, label: str, document: Optional[str]) -> None:
         self.line(f"scalekeeper demo on {versions}", "bold cyan")
         origin = "the bundled document" if document is None else click.format_filename(document)
-        self.line(f"{label}, as {origin} says")
-        self.line(f"a small mixed_float16 model; files go to {click.format_filename(self._request.folder)}\n")
+        self.line(f"{label}, as {origin} says; files go to {click.format_filename(self._request.folder)}\n")
+        steps, half = self._request.steps, self._request.half
+        self.line("What it does", "bold")
+        self.line(
+            f"It trains a small mixed_float16 model for {steps} steps and saves it after step {half} in every format.\n"
+            "For each format, a new process loads the files and trains to the end, too."
+        )
+        self.line("What to look at", "bold")
+        self.line(
+            "The loss scale: it grows until a float16 gradient overflows, and that step is skipped.\n"
+            "The table: a resumed run is equal if it ends with the same bits as the run that was not interrupted.\n"
+        )
 
     def __enter__(self) -> "Screen":
         if self._has_bars:
@@ -77,9 +87,9 @@ class Screen:
 
     def continuing(self, count: int) -> None:
         if self._has_bars:
-            self._task = self._bars.add_task("going on", total=count, note="in new processes")
+            self._task = self._bars.add_task("resuming", total=count, note="in new processes")
         else:
-            self.line(f"going on in {count} new processes")
+            self.line(f"resuming in {count} new processes")
 
     def continued(self, continuation: Continuation) -> None:
         title = continuation.format.title
@@ -97,18 +107,19 @@ class Screen:
                 self.line(line, "red")
         self.line()
         scale, skipped = scale_text(float(outcome.record["scale"])), int(outcome.record["steps/skipped"])
-        self.line(f"The uninterrupted run has skipped {skipped} steps, and ends at a scale of {scale}.")
+        self.line(f"The uninterrupted run skipped {skipped} steps, and ends at a loss scale of {scale}.")
         equal = sum(each.is_equal for each in outcome.continuations)
-        verdict = f"{equal} of {len(outcome.continuations)} continuations equal it to the bit"
+        verdict = f"{equal} of {len(outcome.continuations)} resumed runs equal it to the bit"
         more, style = (f": {_ALL_OF_IT}", "bold green") if outcome.is_equal else ("", "bold red")
         self.line(f"{verdict}{more}.", style)
         self.line(f"The picture: {click.format_filename(plot)}")
+        self.line("In it, the resumed runs are dashes on the broad grey line of the uninterrupted run.")
         self.line()
         self.line("Try next:", "bold")
         first = os.path.join(self._request.saved, outcome.continuations[0].format.files[0])
         document = os.path.join(self._request.folder, self._request.document)
         self.line(f"  scalekeeper inspect {first}\n  scalekeeper demo {document}    (change it first)")
-        self.line("  scalekeeper list    (the policies that it may name)")
+        self.line("  scalekeeper list    (the policies that a document may name)")
 
     def _table(self, outcome: Outcome) -> Any:
         from rich.table import Table

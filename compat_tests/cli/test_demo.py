@@ -75,7 +75,7 @@ def test_every_format_is_in_the_table_and_equal(shown):
     found = {row[0]: row for row in rows if row and row[-1] == "equal" and row[0] != "format"}
     assert list(found) == list(FORMATS)
     assert {row[-2] for row in found.values()} == {"0"}
-    assert f"{len(FORMATS)} of {len(FORMATS)} continuations equal it to the bit" in " ".join(last_frame(shown[1]))
+    assert f"{len(FORMATS)} of {len(FORMATS)} resumed runs equal it to the bit" in " ".join(last_frame(shown[1]))
 
 
 def test_it_fits_a_terminal(shown):
@@ -96,7 +96,7 @@ def test_the_given_document_was_used(shown):
     assert (folder / "scalekeeper-demo" / "document.yaml").read_text() == DOCUMENT
     state = scalekeeper.read_state(folder / "scalekeeper-demo" / "saved" / "state.npz")
     half = state["skips"]["total"]
-    skipped = int(re.search("has skipped ([0-9]+) steps", " ".join(last_frame(text))).group(1))
+    skipped = int(re.search("run skipped ([0-9]+) steps", " ".join(last_frame(text))).group(1))
     assert half >= 2
     assert skipped - half >= 2
 
@@ -136,6 +136,6 @@ def test_what_differs_is_said_in_a_pipe(tmp_path):
     (row,) = (line.split() for line in lines if line.startswith("state  "))
     # ten steps make two growths and two steps of a third, which the continuation begins to count anew
     assert row[-3:] == ["1024", "1.0e+03", "no"]
-    assert "0 of 1 continuations equal it to the bit." in lines
+    assert "0 of 1 resumed runs equal it to the bit." in lines
     assert "step 20 of 20: scale" in text
     assert "━" not in text

@@ -39,6 +39,7 @@ def folder(tmp_path_factory):
     bad[35, 2] = np.nan
     np.savez(str(found / "bad.npz"), data=bad, out=y)
     np.savez(str(found / "unknown.npz"), data=x, out=y, extra=y)
+    np.savez(str(found / "narrow.npz"), x=x[:, :3], y=y)
     np.savez(str(found / "objects.npz"), x=np.array([print], object))
     (found / "text.npz").write_text("x: 1")
     return found
@@ -95,6 +96,7 @@ def test_loss_and_loss_scale(doctor):
         ("text.npz", [], 1, "not a .npz file"),
         ("objects.npz", [], 1, "not a .npz file"),
         ("unknown.npz", [], 1, "extra is none of them"),
+        ("narrow.npz", [], 1, "narrow.npz: "),
         ("good.npz", ["--loss", "no such loss"], 1, "no such loss"),
         ("good.npz", ["--plot", "picture.pdf"], 2, ".png or .svg"),
         ("good.npz", ["--batches", "0"], 2, "--batches"),

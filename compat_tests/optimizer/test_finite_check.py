@@ -6,6 +6,8 @@ import tensorflow as tf
 
 from scalekeeper.optimizer import LossScaleOptimizer
 from scalekeeper.optimizer._step.gradient_stats import measure_gradients
+from scalekeeper.optimizer._step.unscale import unscale_gradients
+from scalekeeper_test_support.installed_keras import compiled
 
 MAX = np.finfo(np.float32).max
 
@@ -48,6 +50,22 @@ def test_other_types(dtype):
     """Finite, and not, in every floating type."""
     for number, expected in ((2.0, True), (np.nan, False), (np.inf, False)):
         assert bool(all_finite([tf.cast(tf.constant([1.0, number]), dtype)])) is expected
+
+
+@pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64])
+def test_products_in_a_compiled_step(dtype):
+    """XLA finds what a number becomes by unscaling: also with a scale below 1, and whatever its sign."""
+    largest = float(tf.as_dtype(dtype).real_dtype.max)
+    numbers = [2.0, -largest, np.inf, -np.inf, np.nan]
+    for scale, expected in ((2.0, [True, True, False, False, False]), (0.5, [True, False, False, False, False])):
+
+        def check(number, scale=scale):
+            unscaled = unscale_gradients([tf.stack([tf.constant(-1.0, dtype), number])], tf.constant(scale))
+            return all_finite(unscaled)
+
+        given = [tf.cast(tf.constant(number, tf.float64), dtype) for number in numbers]
+        found = [compiled(check)(number) for number in given]
+        assert [bool(np.squeeze(verdict)) for verdict in found] == expected
 
 
 def test_float64_beyond_float32():

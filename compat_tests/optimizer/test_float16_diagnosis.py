@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from scalekeeper import ArgumentError, ArgumentTypeError, LossScaleOptimizer, diagnose
+from scalekeeper import ArgumentError, ArgumentTypeError, LossScaleOptimizer, SharedLossScale, diagnose
 from scalekeeper_test_support.installed_keras import set_global_policy, state_of, upstream, variables_of
 
 pytestmark = pytest.mark.usefixtures("mixed_float16")
@@ -474,3 +474,124 @@ def test_wrong_models_and_data():
     for bad in ((3, None), (x, y[:2]), (iter([]), None), (iter([(x, y)]), y)):
         with pytest.raises(ArgumentError):
             diagnose(model, *bad)
+
+
+class Unpacking(Subclassed):
+    """A model with a training step as in Keras's guides: it unpacks the data, and asks for the decision."""
+
+    def train_step(self, data):
+        x, y = data
+        return self._step(x, y)
+
+    def _step(self, x, y):
+        optimizer = self.optimizer
+        with tf.GradientTape() as tape:
+            loss = optimizer.get_scaled_loss(tf.reduce_mean((self(x, training=True) - y) ** 2))
+        gradients = optimizer.get_unscaled_gradients(tape.gradient(loss, self.trainable_variables))
+        applied = optimizer.apply_gradients(zip(gradients, self.trainable_variables), return_decision=True)
+        return {"applied": tf.cast(applied, tf.float32)}
+
+
+class OfImages(Unpacking):
+    """A model whose training step takes a dataset of inputs alone."""
+
+    def train_step(self, data):
+        return self._step(data, tf.ones((tf.shape(data)[0], 1)))
+
+
+@pytest.mark.skipif(not hasattr(tf.keras.Model, "train_step"), reason="from 2.2 on")
+@pytest.mark.parametrize(
+    ("make", "given"),
+    [
+        (Unpacking, lambda x, y: (x, y)),
+        (Unpacking, lambda x, y: (tf.data.Dataset.from_tensor_slices((x, y)).batch(4),)),
+        (OfImages, lambda x, y: (tf.data.Dataset.from_tensor_slices(x).batch(4),)),
+    ],
+    ids=["arrays", "dataset", "dataset of inputs"],
+)
+def test_training_steps_of_models_get_what_fit_gives_them(make, given):
+    """A ``train_step`` that works in ``fit`` works here: no None at the end, no tuple around inputs alone."""
+    model = compiled(make(), loss_scale=2.0**10)
+    x, y = data()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.fit(*given(x, y), verbose=0)
+    found = diagnose(model, *given(x, y))
+    assert found.findings == ()
+    assert "train_step" not in vars(model)
+
+
+@pytest.mark.skipif(not hasattr(tf.keras.Model, "train_step"), reason="from 2.2 on")
+def test_optimizers_that_share_a_loss_scale():
+    """Their step ends without an error, and neither the optimizers nor the loss scale take a step."""
+    shared = SharedLossScale(2.0**10)
+
+    class Two(Subclassed):
+        def train_step(self, data):
+            parts = (self.inside[0], self.last), (self.inside[1],)
+            with tf.GradientTape(persistent=True) as tape:
+                loss = tf.reduce_mean((self(data[0]) - data[1]) ** 2)
+                scaled = [each.get_scaled_loss(loss) for each in optimizers]
+            with shared.step():
+                for each, value, layers_of_it in zip(optimizers, scaled, parts):
+                    variables = [variable for layer in layers_of_it for variable in layer.trainable_variables]
+                    gradients = each.get_unscaled_gradients(tape.gradient(value, variables))
+                    each.apply_gradients(zip(gradients, variables))
+            return {"loss": loss}
+
+    model = Two()
+    model.optimizers = optimizers = [LossScaleOptimizer(tf.keras.optimizers.SGD(1e-3), shared) for _ in range(2)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.compile(loss="mse")
+    found = diagnose(model, *data())
+    assert (found.findings, found.scale_in_use) == ((), 2.0**10)
+    assert [each.telemetry.steps for each in optimizers] == [0, 0]
+
+
+def two_outputs():
+    """A model whose outputs have different shapes."""
+    inputs = tf.keras.Input((FEATURES,), name="data")
+    hidden = dense("hidden")(inputs)
+    outputs = [layers.Dense(units, dtype="float32", name=f"out{units}")(hidden) for units in (2, 1)]
+    return compiled(tf.keras.Model(inputs, outputs), loss_scale=2.0**10)
+
+
+def test_a_loss_for_several_outputs():
+    """A given loss takes each output with its own targets and weights, in a list or by name, as in Keras."""
+    model = two_outputs()
+    x, y = data()
+    wide, weights = np.ones((SAMPLES, 2), np.float32), np.ones(SAMPLES, np.float32)
+    by_name = {"out1": y, "out2": wide}
+    results = [
+        diagnose(model, x, targets, each, loss="mse")
+        for targets, each in (([wide, y], None), (by_name, None), ([wide, y], weights), ([wide, y], [weights] * 2))
+    ]
+    assert results[0].layers == results[1].layers == results[2].layers == results[3].layers
+    assert {each.path: each.gradients.largest > 0 for each in results[0].layers} == dict.fromkeys(
+        ("hidden", "out2", "out1"), True
+    )
+    with pytest.raises(ArgumentError):
+        diagnose(model, x, [wide], loss="mse")
+
+
+class Frame:
+    """Numbers as in a data frame, whose iterator gives the names of its columns."""
+
+    def __init__(self, array):
+        self._array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return self._array
+
+    def __iter__(self):
+        return iter("abcd")
+
+
+def test_other_arrays_and_numbers():
+    """Data frames, integers of NumPy, tensors, and the policy of the optimizer as the loss scale, are as plain ones."""
+    model, x, y = subclassed()
+    plain = diagnose(model, x, y, batch_size=4, loss_scale=2.0**10)
+    for number in (np.float32(2.0**10), tf.constant(2.0**10), model.optimizer.loss_scale):
+        found = diagnose(model, Frame(x), Frame(y), batch_size=np.int64(4), loss_scale=number)
+        assert (found.layers, found.scale_in_use) == (plain.layers, 2.0**10)

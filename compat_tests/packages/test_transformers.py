@@ -1,11 +1,15 @@
 """Hugging Face transformers: its optimizers keep the contract, and a tiny BERT continues to the bit."""
 
+import re
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import scalekeeper
 from scalekeeper.testing import check_inner_optimizer
+from scalekeeper_test_support import example_programs, script_runner
+from scalekeeper_test_support.repository import repository_path
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.filterwarnings("ignore")  # its support of TensorFlow has reached its end, and it says so
@@ -92,3 +96,16 @@ def test_bert_continues_to_the_bit(file_format, tmp_path):
         fit(each)
     assert weights(other) == weights(model) != before
     assert other.optimizer.loss_scale.state() == model.optimizer.loss_scale.state()
+
+
+def test_the_example_program():
+    """examples/hugging_face.py prints what the index shows; it learns, and the loss scale falls with skipped steps."""
+    *_, output = example_programs.table("examples/README.md")["hugging_face.py"]
+    printed = script_runner.run(repository_path("examples", "hugging_face.py")).rstrip("\n")
+    assert re.fullmatch(example_programs.pattern(output), printed), printed
+    first, last, accuracy, skipped, steps, *scales = map(float, re.findall(r"\b\d+(?:\.\d+)?\b", printed))
+    assert last < first / 1.5
+    assert accuracy > 0.9
+    assert (steps, len(scales)) == (60, 3)
+    assert 1 <= skipped < 30
+    assert 2.0**24 / 2**skipped <= min(scales) < 2.0**24

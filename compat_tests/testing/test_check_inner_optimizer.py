@@ -4,6 +4,7 @@ import pytest
 import tensorflow as tf
 
 import scalekeeper
+from scalekeeper import InvalidSpecError
 from scalekeeper.testing import INNER_OPTIMIZER_CHECKS, check_inner_optimizer, inner_optimizer_checks
 from scalekeeper.testing._check_runner import outcome_of
 from scalekeeper.testing._inner_optimizer import InnerOptimizer
@@ -239,6 +240,20 @@ def test_an_exchange_before_the_decision_passes(kind, shape):
     subject = InnerOptimizer(lambda: distributed(OPTIMIZERS[kind].SGD(0.5), shape, Wire()))
     outcome, error = outcome_of(BY_NAME["one_exchange"], subject)
     assert outcome.status == "passed", (outcome, error)
+
+
+def test_a_wrapper_with_the_name_of_its_class():
+    """If the file names the class of Keras instead, the message tells the two apart."""
+    shape = shapes(KERAS.SGD(0.5))[0]
+    outcome, _ = outcome_of(BY_NAME["from_config"], InnerOptimizer(lambda: distributed(KERAS.SGD(0.5), shape, Wire())))
+    assert outcome.status == "failed"
+    assert "made an optimizer of another class with the name SGD of the configuration of a SGD" in outcome.message
+
+
+def test_a_loss_scale_optimizer_is_refused():
+    """It is no inner optimizer: one error, and no check runs."""
+    with pytest.raises(InvalidSpecError, match="return its inner optimizer"):
+        check_inner_optimizer(lambda: scalekeeper.LossScaleOptimizer(KERAS.SGD(0.5), 8))
 
 
 def test_there_is_a_broken_optimizer_for_each_check():

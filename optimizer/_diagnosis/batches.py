@@ -10,16 +10,34 @@ import tensorflow as tf
 from ...diagnosis._magnitudes import LARGEST
 from ...diagnosis._recording import BadData
 from ...registry.errors import ArgumentError, shown
+from ...serialization._keras_introspection import installed_keras
 
 _MOST_SAMPLES = 10
 
 
 class Batch(NamedTuple):
-    """What one training step takes."""
+    """What one training step takes.
+
+    Attributes:
+        is_bare: Whether ``fit`` passes the inputs alone to ``train_step``, and not in a tuple.
+    """
 
     x: Any
     y: Any
     sample_weight: Any
+    is_bare: bool = False
+
+
+def data_of(x: Any, y: Any, sample_weight: Any) -> Batch:
+    """Return what ``diagnose`` was given; other objects that are arrays, such as data frames, as NumPy's."""
+    x, y, sample_weight = (np.asarray(each) if _is_other_array(each) else each for each in (x, y, sample_weight))
+    pack = getattr(installed_keras().utils, "pack_x_y_sample_weight", None)  # up to 2.3, fit always makes a tuple
+    is_bare = pack is not None and not isinstance(pack(x, y, sample_weight), tuple)
+    return Batch(x, y, sample_weight, is_bare)
+
+
+def _is_other_array(data: Any) -> bool:
+    return hasattr(data, "__array__") and not isinstance(data, (np.ndarray, tf.Tensor))
 
 
 def is_arrays(data: Any) -> bool:
@@ -37,7 +55,10 @@ def batches_of(data: Batch, batch_size: int, number: Optional[int]) -> List[Batc
         found = list(itertools.islice(_slices(data, batch_size), number))
     else:
         if data.y is not None or data.sample_weight is not None:
-            raise ArgumentError("x yields batches, so the targets come with them: give neither y nor sample_weight")
+            raise ArgumentError(
+                f"x is {shown(data.x)}, which is taken for an iterable of batches, so the targets come with them: give "
+                "neither y nor sample_weight, or give x as an array"
+            )
         found = [_batch(each) for each in itertools.islice(_iterator(data.x), number)]
     if not found:
         raise ArgumentError("the data has no batch")
@@ -59,11 +80,12 @@ def _batch(item: Any) -> Batch:
     """Return a batch as Keras takes one: inputs; inputs and targets; or inputs, targets and weights."""
     if isinstance(item, tuple) and 1 <= len(item) <= 3:
         return Batch(*item, *[None] * (3 - len(item)))
-    return Batch(item, None, None)
+    return Batch(item, None, None, not isinstance(item, tuple))
 
 
 def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
-    sizes = {len(each) for each in tf.nest.flatten(list(data)) if each is not None and np.ndim(each)}
+    arrays = data[:3]
+    sizes = {len(each) for each in tf.nest.flatten(list(arrays)) if each is not None and np.ndim(each)}
     if len(sizes) != 1:
         raise ArgumentError(f"the arrays have {', '.join(map(str, sorted(sizes)))} samples; expected the same number")
     (size,) = sizes
@@ -72,14 +94,15 @@ def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
         def part(each: Any, start: int = start) -> Any:
             return None if each is None else each[start : start + batch_size]
 
-        yield Batch(*(tf.nest.map_structure(part, each) for each in data))
+        x, y, sample_weight = (tf.nest.map_structure(part, each) for each in arrays)
+        yield Batch(x, y, sample_weight, data.is_bare)
 
 
 def bad_data(model: Any, data: Batch, first_sample: int = 0) -> List[BadData]:
     """Return the inputs above float16's range, and the inputs, targets and weights that are not finite."""
     names = list(getattr(model, "input_names", None) or [each.name for each in getattr(model, "inputs", None) or ()])
     found = []
-    for title, nest in zip(("x", "y", "sample_weight"), data):
+    for title, nest in zip(("x", "y", "sample_weight"), data[:3]):
         for name, array in _named(title, nest, names if title == "x" else ()):
             values = np.asarray(array)
             if values.dtype.kind != "f" or not values.size:

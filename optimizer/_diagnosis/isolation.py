@@ -39,7 +39,8 @@ def without_updates(model: Any, loss_scale: Optional[float]) -> Iterator[None]:
     patched: List[Tuple[Any, Dict[str, Any]]] = []
     try:
         for optimizer in optimizers_of(model):
-            replacements: Dict[str, Any] = {name: _nothing for name in _APPLIES if hasattr(optimizer, name)}
+            replacement = _applying_nothing(optimizer)
+            replacements: Dict[str, Any] = {name: replacement for name in _APPLIES if hasattr(optimizer, name)}
             if loss_scale is not None:
                 scales = [name for name in _SCALES if hasattr(optimizer, name)]
                 replacements.update({name: _scaling(loss_scale) for name in scales})
@@ -57,8 +58,45 @@ def without_updates(model: Any, loss_scale: Optional[float]) -> Iterator[None]:
                     vars(optimizer)[name] = value
 
 
-def _nothing(*args: Any, **kwargs: Any) -> None:
-    """Take the arguments of ``apply_gradients`` and apply nothing."""
+def _applying_nothing(optimizer: Any) -> Callable[..., Any]:
+    policy = getattr(optimizer, "_graph_policy", None)  # of a LossScaleOptimizer
+
+    def apply_gradients(*args: Any, return_decision: bool = False, **kwargs: Any) -> Any:
+        """Take the arguments of ``apply_gradients`` and apply nothing."""
+        if policy is not None:
+            policy.in_step(optimizer)  # a step of a SharedLossScale expects it
+        return tf.constant(False) if return_decision else None
+
+    return apply_gradients
+
+
+@contextlib.contextmanager
+def data_as_in_fit(model: Any, is_bare: bool) -> Iterator[None]:
+    """Give ``train_step`` in the block what ``fit`` gives it; ``train_on_batch`` gives a tuple, in Keras 3 with None.
+
+    Args:
+        model: The model.
+        is_bare: Whether ``fit`` gives the inputs alone, and not in a tuple.
+    """
+    train_step = getattr(model, "train_step", None)
+    if train_step is None:  # up to 2.1
+        yield
+        return
+
+    def train_step_of_fit(data: Any) -> Any:
+        given = tuple(data)
+        while len(given) > 1 and given[-1] is None:
+            given = given[:-1]
+        return train_step(given[0] if is_bare and len(given) == 1 else given)
+
+    before = dict(vars(model))
+    vars(model)["train_step"] = train_step_of_fit
+    try:
+        yield
+    finally:
+        del vars(model)["train_step"]
+        if "train_step" in before:
+            vars(model)["train_step"] = before["train_step"]
 
 
 def _scaling(loss_scale: float) -> Callable[[Any], Any]:

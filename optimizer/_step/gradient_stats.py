@@ -85,7 +85,7 @@ def finite_check(buckets: Sequence[Bucket]) -> FiniteCheck:
 
     A finite sum proves that every term is finite, and a sum reads each gradient once. Only if it is not finite, each
     number is checked. Gradients are summed before they are unscaled: a finite number times a factor of at most 1 is
-    finite. XLA fuses the check of each number into one pass, so there it decides at once.
+    finite. XLA needs no sum: it compiles the search for the largest number into one pass, so there it decides at once.
     """
     buckets = [bucket for bucket in buckets if _can_be_nonfinite(bucket.values)]
     if not buckets:
@@ -96,7 +96,7 @@ def finite_check(buckets: Sequence[Bucket]) -> FiniteCheck:
         return tf.reduce_all(tf.stack([tf.reduce_all(is_finite(array)) for array in arrays]))
 
     if is_compiled_by_xla() and not any(isinstance(bucket.values, tf.IndexedSlices) for bucket in buckets):
-        return FiniteCheck(exact())
+        return FiniteCheck(tf.reduce_all(tf.stack([_is_largest_finite(bucket) for bucket in buckets])))
     sums = [tf.cast(each, tf.float32) for each in _proving_sums(buckets)]
     # not add_n, which TensorFlow's memory optimizer takes apart, scalars or not
     is_proven = is_finite(tf.reduce_sum(tf.stack(sums)) if len(sums) > 1 else sums[0])
@@ -104,6 +104,20 @@ def finite_check(buckets: Sequence[Bucket]) -> FiniteCheck:
     for reciprocal in reciprocals.values():
         is_proven = tf.logical_and(is_proven, reciprocal <= 1.0)
     return FiniteCheck(is_proven, exact)
+
+
+def _is_largest_finite(bucket: Bucket) -> Any:
+    """Return whether a dense gradient is finite after unscaling, for XLA: only the largest number is multiplied.
+
+    Without their signs, the bits of numbers are ordered as the numbers, and those of NaN come last. A product for each
+    number would have to be ``rounded``, which XLA for GPUs does not fuse with a reduction: it would write a boolean for
+    each number, and read them again.
+    """
+    array = _as_real(tf.convert_to_tensor(bucket.values))
+    integers, _ = _EXPONENT[array.dtype]
+    magnitudes = tf.bitwise.bitwise_and(tf.bitcast(array, integers), tf.constant(integers.max, integers))
+    largest = tf.cast(tf.bitcast(tf.reduce_max(magnitudes), array.dtype), bucket.values.dtype.real_dtype)
+    return is_finite(_as_real(largest if bucket.reciprocal is None else multiply(largest, bucket.reciprocal)))
 
 
 def _can_be_nonfinite(values: Any) -> bool:

@@ -20,6 +20,7 @@ from typing import (
     Tuple,
 )
 
+import collections
 import glob
 import importlib
 import os
@@ -721,10 +722,13 @@ class _Reading:
         for owners in (names, whole, in_models) if all(names.values()) else ():
             if len(set(owners.values())) == len(names):
                 return dict(owners)
+        # such as the totals of several metrics; slots have the names of the other variables
+        seen = collections.Counter(names.values())
         counts: Dict[Tuple[str, ...], int] = {}
         for node_id, path in paths.items():
             number = counts[path[:-1]] = counts.get(path[:-1], -1) + 1
-            names[node_id] = "/".join((*path[:-1], str(number)))
+            if not names[node_id] or seen[names[node_id]] > 1:
+                names[node_id] = "/".join((*path[:-1], str(number)))
         return names
 
     def _full_names(self, paths: Mapping[int, Tuple[str, ...]]) -> Dict[int, str]:

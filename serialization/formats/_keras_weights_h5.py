@@ -12,12 +12,13 @@ import re
 import h5py
 
 from .. import _untrusted_hdf5
-from .._object_paths import KERAS
+from .._keras_introspection import all_layers, has_layer_names, is_model
+from .._object_paths import KERAS, owners_in_keras_file
 from .._untrusted_hdf5 import H5
 from .._variable_order import OWN, Position, Step
 from ..keras._optimizer_config import inner_config
 from ..keras.profile import lists_learning_rate, profiles
-from ..training_state import ADDED_SLOTS, TrainingState, Value
+from ..training_state import ADDED_SLOTS, TrainingState, Value, Writer
 
 # where models keep their layers: from TF 2.13 on, and in 2.12
 LAYER_GROUPS = ("layers", "_layer_checkpoint_dependencies")
@@ -43,13 +44,29 @@ def has_layout(file: Any) -> bool:
 def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Mapping[str, Any]]) -> None:
     """Take the variables of model and optimizer; the names of layers come from the model's configuration."""
     has_names = bool(_layer_configs(model_config))
+    others = _Walk(state, source, has_names=False).of_object(file, model_config, ())
     for owner, path, position, value in _Walk(state, source).of_object(file, model_config, ()):
         name = _unique(owner, state.variables)
+        state.names_by_attribute[name] = next(others)[0]
         state.variables[name] = value
         state.positions[name] = position
         if not has_names:
             state.paths[name], state.path_kind = path, KERAS
     _take_optimizer(state, source, file)
+
+
+def owners_of_model(model: Any) -> Dict[str, str]:
+    """Return owner → the owner of a functional model's variable in files of this layout without names of layers."""
+
+    def read(file: Any) -> Dict[str, Any]:
+        state = TrainingState(Writer("keras"))
+        take(state, H5(file.name, lambda: h5py.File(file.filename, "r")), file, {"config": model.get_config()})
+        return {owner: value.read() for owner, value in state.variables.items()}
+
+    has_inside = has_layer_names(model) and any(
+        all_layers(each)[1:] for each in all_layers(model) if not is_model(each)
+    )
+    return owners_in_keras_file(model, read) if has_inside else {}
 
 
 _Found = Tuple[str, str, Position, Value]
@@ -58,8 +75,9 @@ _Found = Tuple[str, str, Position, Value]
 class _Walk:
     """A walk through all groups, in the order of the model's layers as far as it is known."""
 
-    def __init__(self, state: TrainingState, source: H5) -> None:
+    def __init__(self, state: TrainingState, source: H5, has_names: bool = True) -> None:
         self._state = state
+        self._has_names = has_names  # whether to take names instead of attributes where the file has both
         self._source = source
         self._visited = _untrusted_hdf5.VisitedGroups()
 
@@ -109,7 +127,7 @@ class _Walk:
             yield from self.of_object(inside, layer, (*path, name), (*position, step))
 
     def _name(self, group: Any) -> Optional[str]:
-        name = _name_in_file(group)
+        name = _name_in_file(group) if self._has_names else None
         self._state.has_layer_names |= name is not None
         return name
 

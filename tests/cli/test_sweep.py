@@ -105,6 +105,15 @@ def test_one_wrong_combination_stops_all(tmp_path):
     assert output.startswith("Error: <sweep 1>:1:22: loss_scale.minimum: ")
 
 
+@pytest.mark.parametrize("policy", [[], ["dynamic"], ["128"]])
+def test_an_error_without_a_place_in_the_sweep(policy):
+    """It points into the policy: that of the command line, or the default one."""
+    code, output = run(*policy, "--sweep", "loss_scale.name=scheduled")
+    text = policy[0] if policy else "dynamic"
+    assert (code, output.splitlines()[0].partition(": loss_scale")[0]) == (1, "Error: POLICY:1:1")
+    assert f"   1 | {text}\n     | {'^' * len(text)}" in output
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -115,8 +124,8 @@ def test_one_wrong_combination_stops_all(tmp_path):
         (["--sweep", "loss_scale.minimum=1]"], "not YAML"),
         (["--sweep", "loss_scale.minimum=1,1"], "1 is there twice"),
         (["--sweep", "minimum=1"], "write loss_scale.minimum"),
-        (["--sweep", "loss_scale=dynamic,log_max"], "only parameters of the loss scale"),
-        (["--sweep", "optimizer.momentum=0.5"], "only parameters of the loss scale"),
+        (["--sweep", "loss_scale=dynamic,log_max"], "write loss_scale.name=dynamic,log_max to compare policies"),
+        (["--sweep", "optimizer.momentum=0.5"], "a simulation, such as loss_scale.increment_period"),
         (["--sweep", "loss_scale.minimum=1", "--sweep", "loss_scale.minimum=2"], "loss_scale.minimum is there twice"),
         ([*MANY, "--sweep", "loss_scale.multiplier=2,3"], "20,000 combinations are more than 10,000"),
         (["--sweep", "loss_scale.minimum=" + "1," * 10_000], "more than 10000 values"),

@@ -7,7 +7,15 @@ import pickle
 import numpy as np
 import pytest
 
-from scalekeeper import DynamicLossScale, FixedLossScale, InvalidSpecError, LossScale, LossScaleParams, Report
+from scalekeeper import (
+    ArgumentTypeError,
+    DynamicLossScale,
+    FixedLossScale,
+    InvalidSpecError,
+    LossScale,
+    LossScaleParams,
+    Report,
+)
 from scalekeeper.lossscales import TolerantLossScale, advance
 from scalekeeper.lossscales._numpy_state import OPS, measure
 from scalekeeper.lossscales.contract import _largest_to_grow, grown
@@ -180,6 +188,15 @@ def test_update_takes_any_nest(nest, expected):
     policy = DynamicLossScale(8)
     assert bool(policy.update(nest(1.0, float("inf")))[1]) is expected
     assert policy.state()["current_loss_scale"] == (8.0 if expected else 4.0)
+
+
+@pytest.mark.parametrize("grads", ["kernel", ["kernel"], {"a": [b"kernel"]}])
+def test_texts_are_no_gradients(grads):
+    """They are refused with a TypeError, and do not count as finite; the state stays."""
+    loss_scale = DynamicLossScale(8)
+    with pytest.raises(ArgumentTypeError):
+        loss_scale.update(grads)
+    assert loss_scale.state() == {"current_loss_scale": 8.0, "good_steps": 0}
 
 
 def test_errors_survive_pickling():

@@ -1,7 +1,9 @@
 """What scripts make for docs/ is what stands there."""
 
+import glob
 import json
 import os
+import re
 
 import pytest
 
@@ -20,6 +22,24 @@ def test_the_tables_of_performance_are_made_from_the_results():
     """`python benchmarks/render.py` would not change the page."""
     render, text = load_script("benchmarks/render.py"), page("performance.md")
     assert with_parts(text, render.parts_of_page(render.results()), "performance.md") == text
+
+
+def test_the_figures_of_costs_are_made_from_the_results():
+    """`python benchmarks/render.py` would not change the page, which shows the plot of the same results."""
+    render, text = load_script("benchmarks/render.py"), page("cost.md")
+    assert with_parts(text, render.parts_of_cost_page(render.results()), "cost.md") == text
+    assert "(cost_of_a_step.svg)" in text
+
+
+def test_each_guarantee_names_its_proof():
+    """Each row has a page or a test as its proof, and all named tests exist."""
+    rows = [line for line in page("guarantees.md").splitlines() if line.startswith("| ")][1:]
+    assert len(rows) == 12
+    for row in rows:
+        proof = row.rsplit(" | ", 1)[1]
+        assert ".md" in proof
+        for name in re.findall(r"`(test_\w+\.py)`", proof):
+            assert len(glob.glob(os.path.join(ROOT, "*tests", "**", name), recursive=True)) == 1, name
 
 
 def test_the_tables_of_gpus_are_made_from_the_results():

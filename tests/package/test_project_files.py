@@ -94,3 +94,9 @@ def test_contributors_find_every_page():
     with open(repository_path("CONTRIBUTING.md"), encoding="utf-8") as stream:
         text = stream.read()
     assert {"SECURITY.md", "CODE_OF_CONDUCT.md"} <= set(re.findall(r"\]\(([\w./]+)\)", text))
+
+
+def test_git_ignores_the_folder_of_the_demo():
+    """`scalekeeper demo` in a checkout leaves nothing to commit."""
+    with open(repository_path(".gitignore"), encoding="utf-8") as stream:
+        assert "scalekeeper-demo*/" in stream.read().splitlines()

@@ -19,6 +19,7 @@ WITHOUT_TENSORFLOW = [
     "docs/compatibility.md",
     "docs/configuration.md",
     "docs/documents.md",
+    "docs/examples.md",
     "docs/index.md",
     "docs/installing.md",
     "docs/models.md",

@@ -179,6 +179,7 @@ def test_errors_of_files_and_overrides_come_together(load):
         ("optimizer.learning_rate.values[-1]=1", "is not a path"),
         ("optimizer.learning_rate.values.first=1", "optimizer.learning_rate.values is a list (train.yaml:3:85)"),
         ("optimizer[0]=1", "optimizer is a mapping"),
+        ("watch[0]=zero_share", "does not set watch, so it has no [0]; give the whole list"),
         ("optimizer.momentum.x=1", "optimizer.momentum is a value (train.yaml:4:13), so it has no key 'x'"),
         ("optimiser.momentum=1", "unknown key 'optimiser'; did you mean 'optimizer'?"),
         ("\u043eptimizer.momentum=1", "unknown key '\u043eptimizer'"),

@@ -135,6 +135,14 @@ def test_what_differs_between_targets():
     assert differences(first, first) == []
 
 
+def test_null_that_a_constructor_does_not_take():
+    """It is left out of the document, and in the comment it is null, as in YAML."""
+    view = view_of("optimizer: adam\n", "2.0")
+    stated, left_out = document_of(view, target("2.0"), Access())
+    lines = yaml_lines(stated, view, left_out)
+    assert lines[-2:] == ["#   optimizer.clipnorm: null", "#   optimizer.clipvalue: null"]
+
+
 def test_what_a_document_can_not_say():
     """A default that is not plain, or that its own type refuses, is left out of the document."""
 

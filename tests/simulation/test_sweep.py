@@ -1,11 +1,12 @@
 """Sweeps: every combination of some parameters, and the best of them."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scalekeeper import FixedLossScale, InvalidSpecError, Trace, simulate, sweep
-from scalekeeper.registry.errors import ArgumentError
+from scalekeeper.registry.errors import ArgumentError, ArgumentTypeError
 from scalekeeper.simulation import synthetic
 from scalekeeper.simulation._sweep_plot import plot_sweep
 
@@ -95,6 +96,27 @@ def test_wrong_sweeps(policy, axes, expected):
     """One error, before anything is simulated."""
     with pytest.raises(InvalidSpecError, match=expected):
         sweep(policy, TRACE, axes, progress=lambda done: pytest.fail("simulated"))
+
+
+@pytest.mark.parametrize("axes", [None, "minimum=1,2", [("minimum", [1])]])
+def test_axes_that_are_no_mapping(axes):
+    """A TypeError that shows what to write."""
+    with pytest.raises(ArgumentTypeError, match="expected a mapping such as"):
+        sweep("dynamic", TRACE, axes)
+
+
+def test_values_of_numpy():
+    """Arrays, numbers of NumPy and lists of either are plain values."""
+    found = sweep("dynamic", TRACE, {"increment_period": np.array([5, 50]), "multiplier": [np.float32(2), 4]})
+    plain = sweep("dynamic", TRACE, {"increment_period": [5, 50], "multiplier": [2.0, 4]})
+    assert found.axes == plain.axes
+    assert [(each.values, each.summary) for each in found.points] == [
+        (each.values, each.summary) for each in plain.points
+    ]
+    assert [type(value) for value in found.points[0].values.values()] == [int, float]
+    scheduled = {"name": "scheduled", "values": [1, 2], "boundaries": [2]}
+    found = sweep(scheduled, TRACE, {"values": [np.array([1, 2]), np.array([3, 4])]})
+    assert [point.values for point in found.points] == [{"values": [1, 2]}, {"values": [3, 4]}]
 
 
 @pytest.mark.parametrize("ending", ["png", "svg"])
