@@ -16,7 +16,7 @@ def described(given: Any) -> str:
         return shown(given)
     if inspect.isclass(given):
         return f"the class {given.__name__}"
-    name = type(given).__name__
+    name = (getattr(given, "_public_class", None) or type(given)).__name__
     kind = "optimizer" if is_optimizer(given) else "model" * is_model(given)
     article = "an" if name[0] in "AEIOUaeiou" or name == "ndarray" else "a"
     return f"{article} {name}" if name.lower().endswith(kind) else f"{article} {name} {kind}"

@@ -652,12 +652,12 @@ WHAT_TO_TRY = (
     "(softmax, normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a "
     "lower minimum; or raise stop_after_skips."
 )
-MOST_NAMES = 10
+_MOST_NAMES = 10
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = len(names) - MOST_NAMES
-    return ", ".join(names[:MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or "(no variable is known)"
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "") or "(no variable is known)"
 
 
 def not_loaded(what: str, error: BaseException) -> PluginLoadError:

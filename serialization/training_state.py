@@ -372,15 +372,15 @@ def _problems(record: Any) -> Iterator[Problem]:
     if not isinstance(record, Mapping):
         yield Problem((), f"expected what state_dict() or read_state(path) returned, got {shown(record)}", "type")
         return
-    version = record.get("version")
-    if version is None:
-        given = f"got {shown(record)}, which has no 'version'"
-        yield Problem((), f"expected what state_dict() or read_state(path) returned, {given}", "missing")
+    given = record.get("version")
+    if given is None:
+        message = "expected what state_dict() or read_state(path) returned"
+        yield Problem((), f"{message}, got {shown(record)}, which has no 'version'", "missing")
         return
-    if version != VERSION:
-        is_newer = isinstance(version, (int, float)) and version > VERSION
+    if given != VERSION:
+        is_newer = isinstance(given, (int, float)) and given > VERSION
         remedy = "a newer scalekeeper wrote it; install that one" if is_newer else f"expected the number {VERSION}"
-        yield Problem(("version",), f"{shown(version)} is not {VERSION}: {remedy}", "version")
+        yield Problem(("version",), f"{shown(given)} is not {VERSION}: {remedy}", "version")
         return
     for name, (expected, accepts) in _FIELDS.items():
         value = record.get(name)

@@ -140,17 +140,18 @@ def test_an_eager_run_that_is_stuck_ends(kind):
 
 @KINDS
 def test_a_traced_run_that_is_stuck_ends(kind):
-    """A graph raises TensorFlow's error with the same message, and again until a step is good; the state is kept."""
+    """A graph raises TensorFlow's error with the same figures and text, until a step is good; the state is kept."""
     run = Run(kind, stop_after_skips=3)
     for gradient in (NAN, NAN, GOOD, NAN, NAN):
         run.step(gradient)
     traces = run.traces
-    for skipped, step, scale in ((3, 6, 1024), (4, 7, 512)):
+    for step in (6, 7):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             run.step(GOOD, INF)
-        expected = str(TooManySkipsError(skipped, step, scale, ["second"]))
-        assert f"assertion failed: [{expected}]" in str(caught.value)
-        assert "3_steps_in_a_row_were_skipped__raise_if_stuck_tells_more" in str(caught.value)
+        last = str(caught.value).rpartition("assertion failed: ")[2]
+        for words in ("3 steps in a row", f"[{step}]", "[first second]", "[0 1]", "What to try: ", "[[{{node "):
+            assert words in last
+        assert "3_steps_in_a_row_were_skipped__raise_if_stuck_tells_more" in last
     assert run.counted() == (7, 6, 4, 7)
     with pytest.raises(TooManySkipsError, match="4 steps in a row were skipped, the last of them step 7; .*: second"):
         run.optimizer.raise_if_stuck()

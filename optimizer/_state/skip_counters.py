@@ -2,12 +2,14 @@
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import inspect
+
 import numpy as np
 import tensorflow as tf
 
 from ...registry._documents import ADVANCE, HOLD, NATIVE, SKIPPED_STEPS
 from ...registry._monitor_options import Monitoring
-from ...registry.errors import MOST_NAMES, WHAT_TO_TRY, ArgumentError
+from ...registry.errors import WHAT_TO_TRY, ArgumentError
 from ...serialization._variables import assign, assign_all, owners_of, value_of, values_of
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.training_state import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
@@ -15,6 +17,10 @@ from .._step.control_flow import is_compiled_by_xla
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
 from .model_names import ModelNames
+
+_MOST_SHOWN = 1000  # variables in the error that a graph raises
+_COMPILES = {"experimental_compile", "jit_compile"} & set(inspect.signature(tf.function).parameters)
+_CAN_COMPILE_TEXT = "jit_compile" in _COMPILES or not _COMPILES  # TF 2.0 has neither, and can
 
 
 def require_valid_choice(choice: str) -> None:
@@ -161,36 +167,28 @@ class SkipCounters:
         """Return an operation that fails after too many skipped steps: a graph cannot raise another error.
 
         Steps that XLA compiles never fail; there, ``raise_if_stuck`` raises. From 2.1 to 2.4 XLA does not compile
-        text.
+        strings, and no version compiles operations on strings, which would make one text of the parts.
         """
-        data = [step, loss_scale]
-        if not is_compiled_by_xla():
-            with tf.device("CPU:0"):  # no other device has operations on strings
-                data = [self._stop_text(run, step, loss_scale, group, nonfinite)]
+        flags = tf.cast(nonfinite[:_MOST_SHOWN] > 0, tf.int64)
+        data = [step, loss_scale, flags]
+        if _CAN_COMPILE_TEXT or not is_compiled_by_xla():
+            data = [
+                f"{self._stop_after} steps in a row were skipped (stop_after_skips). The last is step",
+                step,
+                "and the loss scale now",
+                loss_scale,
+                "Variables:",
+                self._groups[group].names[:_MOST_SHOWN],
+                "of which those with a 1 were not finite:",
+                flags,
+                WHAT_TO_TRY,
+            ]
         return tf.raw_ops.Assert(
             condition=run < tf.constant(self._stop_after, tf.int64),
             data=[tf.convert_to_tensor(each) for each in data],
-            summarize=1,
+            summarize=_MOST_SHOWN,
             name=f"{self._stop_after}_steps_in_a_row_were_skipped__raise_if_stuck_tells_more",
         )
-
-    def _stop_text(self, run: Any, step: Any, loss_scale: Any, group: Any, nonfinite: Any) -> Any:
-        """Return the message of :class:`TooManySkipsError` as a tensor."""
-        bad = tf.constant(self._groups[group].names)[nonfinite > 0]
-        more = tf.size(bad) - MOST_NAMES
-        scale = tf.strings.as_string(tf.convert_to_tensor(loss_scale), shortest=True)
-        parts = [
-            tf.strings.as_string(run),
-            " steps in a row were skipped, the last of them step ",
-            tf.strings.as_string(step),
-            "; the loss scale is ",
-            scale,
-            " now. Not finite: ",
-            tf.strings.reduce_join(bad[:MOST_NAMES], separator=", "),
-            tf.where(more > 0, tf.strings.join([" and ", tf.strings.as_string(more), " more"]), ""),
-            f". {WHAT_TO_TRY}",
-        ]
-        return tf.strings.join(parts)
 
     # Between steps
 
