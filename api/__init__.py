@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from .registry import NameTakenError as NameTakenError
     from .registry import NothingRestoredError as NothingRestoredError
     from .registry import PluginLoadError as PluginLoadError
+    from .registry import PolicyContractError as PolicyContractError
     from .registry import ReadOnlyError as ReadOnlyError
     from .registry import ScalekeeperError as ScalekeeperError
     from .registry import StateMismatchError as StateMismatchError
@@ -157,6 +158,7 @@ _ROOMS = {
         "NameTakenError",
         "NothingRestoredError",
         "PluginLoadError",
+        "PolicyContractError",
         "ReadOnlyError",
         "ScalekeeperError",
         "StateMismatchError",

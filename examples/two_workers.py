@@ -50,7 +50,7 @@ def train(index):
         data, noise = random.randn(16, 4), np.inf if (number, index) == (14, 1) else 0.1
         targets = data @ [[1], [2], [3], [4]] + noise * random.rand(16, 1)
         losses.append(float(step(tf.constant(data, tf.float32), tf.constant(targets, tf.float32))))
-    weights, found = model.get_weights()[0].ravel(), optimizer.telemetry
+    weights, found = model.get_weights()[0].ravel().tolist(), optimizer.telemetry
     training = f"loss {losses[0]:.2f} -> {losses[-1]:.4f}, {found.skipped} skipped, loss scale {found.loss_scale:.0f}"
     print(f"worker {index}: {training}, weights {weights}")
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from ..registry.errors import StateTypeError
+from ._step_contract import BUGS, broken_call, require_decision, require_next_state, require_scale
 from .report import Report, State
 
 if TYPE_CHECKING:
@@ -226,7 +226,8 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
         The next state, and whether the step is applied.
 
     Raises:
-        StateTypeError: The step changed the names or types of the state.
+        PolicyContractError: A method of the policy breaks its contract. If the step changed the names or types of the
+            state, this is a :class:`StateTypeError`.
 
     Example:
         >>> import numpy as np
@@ -237,12 +238,34 @@ def advance(loss_scale: "LossScale", state: State, report: Report) -> Tuple[Stat
         >>> float(state["current_loss_scale"]), bool(applied)
         (4.0, False)
     """
-    with np.errstate(all="ignore"):  # overflows are expected
-        following = loss_scale.next_state(state, report, OPS)
-        should_apply = loss_scale.should_apply(state, report, OPS)
-    if following is not state:
-        _require_same_types(following, state)
+    method = "next_state"
+    try:
+        with np.errstate(all="ignore"):  # overflows are expected
+            following = loss_scale.next_state(state, report, OPS)
+            method = "should_apply"
+            should_apply = loss_scale.should_apply(state, report, OPS)
+    except BUGS as error:
+        raise broken_call(loss_scale, method, error, state) from error
+    if following is not state and not _has_same_types(following, state):
+        require_next_state(loss_scale, following, state)
+    if should_apply is None:
+        require_decision(loss_scale, should_apply)
     return following, should_apply
+
+
+def current_scale(loss_scale: "LossScale", state: State) -> Any:
+    """Return the loss scale of a state in NumPy.
+
+    Raises:
+        PolicyContractError: ``scale`` of the policy breaks its contract.
+    """
+    try:
+        scale = loss_scale.scale(state, OPS)
+    except BUGS as error:
+        raise broken_call(loss_scale, "scale", error, state) from error
+    if type(scale) is not np.float32:
+        require_scale(loss_scale, scale)
+    return scale
 
 
 def flat_gradients(grads: Any) -> List[Any]:
@@ -302,7 +325,7 @@ class NumpyState:
         self._state = state
 
     def scale(self) -> Any:
-        return self._loss_scale.scale(self._state, OPS)
+        return current_scale(self._loss_scale, self._state)
 
     def step(self, report: Report) -> Tuple[None, Any]:
         self._state, should_apply = advance(self._loss_scale, self._state, report)
@@ -312,13 +335,11 @@ class NumpyState:
         return self.step(measure(grads, self._loss_scale.needs))
 
 
-def _require_same_types(following: Mapping[str, Any], state: Mapping[str, Any]) -> None:
-    """Raise an error if a step changed names or types, which a graph can't do."""
-    if following.keys() != state.keys():
-        raise StateTypeError(f"a step turned the state {sorted(state)} into {sorted(following)}")
-    for name, value in following.items():
-        kind = state[name].dtype
-        if value.dtype != kind:
-            raise StateTypeError(
-                f"a step turned {name!r} from {kind} into {value.dtype}: write constants as ops.{kind}(…)"
-            )
+def _has_same_types(following: Any, state: Mapping[str, Any]) -> bool:
+    """Return whether a step kept names and types of the state; False also if that needs a closer look."""
+    try:
+        return following.keys() == state.keys() and all(
+            type(following[name]) is type(value) for name, value in state.items()
+        )
+    except AttributeError:
+        return False

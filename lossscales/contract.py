@@ -14,6 +14,7 @@ from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, sh
 from ..registry.field_types import StrictModel, broken_rule
 from ._number import NOT_CONVERTED, ScaleNumber
 from ._numpy_state import NumpyState
+from ._step_contract import checked_initial_state
 from ._tensorflow_import import loaded_tensorflow
 from .report import Report, State
 
@@ -242,7 +243,12 @@ class LossScale(ScaleNumber):
 
         Args:
             config: The result of ``get_config``.
+
+        Raises:
+            ArgumentTypeError: ``config`` is not a mapping.
         """
+        if not isinstance(config, Mapping):
+            raise ArgumentTypeError(f"{cls.__name__}.from_config expects what get_config returned, got {shown(config)}")
         return cls(**config)
 
     # State
@@ -260,6 +266,8 @@ class LossScale(ScaleNumber):
         Raises:
             StateMismatchError: A name or value does not fit; the current state is then unchanged.
         """
+        if not isinstance(state, Mapping):
+            raise StateMismatchError([Problem((), f"expected what state() returned, got {shown(state)}", "type")])
         kinds = {name: value.dtype for name, value in self.initial_state().items()}
         problems = [Problem((name,), "not in the given state", "missing") for name in kinds if name not in state]
         values = {}
@@ -284,7 +292,7 @@ class LossScale(ScaleNumber):
         Returns:
             That object.
         """
-        state = self.initial_state() if self._memory is None else self._memory.read()
+        state = checked_initial_state(self) if self._memory is None else self._memory.read()
         self._memory = make_memory(self, state)
         return self._memory
 
@@ -305,7 +313,7 @@ class LossScale(ScaleNumber):
 
     def _remembered(self) -> Any:
         if self._memory is None:
-            self._memory = NumpyState(self, self.initial_state())
+            self._memory = NumpyState(self, checked_initial_state(self))
         return self._memory
 
     # Copies by ``copy`` and ``pickle`` have their own state, in NumPy

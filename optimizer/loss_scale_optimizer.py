@@ -1,16 +1,18 @@
 """LossScaleOptimizer: the public class, and what it does with every Keras."""
 
-from typing import Any, Callable, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, ClassVar, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import dataclasses
 import inspect
+import numbers
 
 import tensorflow as tf
 
+from ..registry._argument_checks import described
 from ..registry._documents import ADVANCE, NATIVE
 from ..registry._monitor_options import Monitoring
 from ..registry._parameters import checked
-from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError
+from ..registry.errors import ArgumentError, TooManySkipsError, TranslationError, WrongArgumentError, shown
 from ..serialization._keras_introspection import named_parameters
 from ..serialization._keras_saving import format_in_progress
 from ..serialization._optimizer_weight_lists import Expected
@@ -152,8 +154,8 @@ class LossScaleOptimizer:
         if shared is not None:
             loss_scale = shared.loss_scale
         policy = policy_from_arguments(loss_scale, dynamic, initial_scale, dynamic_growth_steps)
-        options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows, "watch": [*watch]}
-        monitoring = checked(Monitoring, options, "LossScaleOptimizer")
+        options = {"stop_after_skips": stop_after_skips, "attribute_overflows": attribute_overflows}
+        monitoring = checked(Monitoring, {**options, "watch": _names(watch)}, "LossScaleOptimizer")
         self._wrap(optimizer, name)
         # A checkpoint has the state below the child loss_scale. Keras would track a policy that is set as an attribute.
         if is_tracked_by_state(policy):
@@ -307,7 +309,15 @@ class LossScaleOptimizer:
 
         Returns:
             The scaled loss, or a callable that returns it. A float16 loss becomes float32, where it cannot overflow.
+
+        Raises:
+            WrongArgumentError: If the loss is None.
         """
+        if loss is None:
+            raise WrongArgumentError(
+                "get_scaled_loss expects a loss, as a tensor or a function that returns one, got None: does the "
+                "function that computes it return it?"
+            )
         self._mark(GET_SCALED_LOSS)
         if callable(loss):
             return lambda: scale_loss(loss(), self._graph_policy.scale())
@@ -322,7 +332,11 @@ class LossScaleOptimizer:
 
         Returns:
             The unscaled gradients.
+
+        Raises:
+            WrongArgumentError: If ``grads`` is not a list of gradients.
         """
+        _require_gradients(grads)
         self._graph_policy.note_unscaling(self, GET_UNSCALED_GRADIENTS)
         self._mark(GET_UNSCALED_GRADIENTS)
         return unscale_gradients(grads, self._graph_policy.scale())
@@ -359,6 +373,8 @@ class LossScaleOptimizer:
             TooManySkipsError: In eager mode, after ``stop_after_skips`` skipped steps in a row.
             UnsupportedOperationError: Outside of a step of its :class:`SharedLossScale`, or twice in one.
         """
+        if name is not None and not isinstance(name, str):
+            raise WrongArgumentError(f"{_PAIRS}, got two arguments: write zip(gradients, variables)")
         policy = self._graph_policy.in_step(self)
         require_strategy_of(self._first_variables(), self._can_be_made_outside())
         pairs = self._unscaled_pairs(_as_pairs(grads_and_vars))
@@ -370,9 +386,9 @@ class LossScaleOptimizer:
         indices = _indices_with_gradient(pairs)
         self._warn_if_not_scaled()
         variables = [variable for _, variable in pairs]
+        self._remember(variables, [grad for grad, _ in pairs])
         with tf.init_scope():  # variables cannot be created inside the conditional
             self._make_variables(variables)
-        self._remember(variables)
         if state_transfer.PENDING in vars(self):
             pickling.fill_pending_slots(self, variables)
         own_grads, also_checked = None, None
@@ -410,11 +426,14 @@ class LossScaleOptimizer:
         iterations = getattr(self.inner_optimizer, "_iterations", None)  # up to 2.10 created when it is first read
         return variables if iterations is None else [*variables, iterations]
 
-    def _remember(self, variables: Sequence[Any]) -> None:
-        """Record that the optimizer trains these variables."""
+    def _remember(self, variables: Sequence[Any], grads: Sequence[Any] = ()) -> None:
+        """Record that the optimizer trains these variables, or raise an error if they are not variables."""
         # In __dict__, because Keras saves what it finds in an attribute.
         known = self.__dict__.setdefault("_scalekeeper_variables", {})
-        known.update({id(variable): variable for variable in variables})
+        new = {id(variable): variable for variable in variables if id(variable) not in known}
+        if new:
+            _require_variables(new.values(), grads)
+            known.update(new)
 
     def _known_variables(self) -> List[Any]:
         """Return the variables that the optimizer trains, as far as it has seen them."""
@@ -457,10 +476,13 @@ class LossScaleOptimizer:
 
         Raises:
             TooManySkipsError: If the last ``after`` steps, or more, were all skipped.
+            WrongArgumentError: If ``after`` is not a number.
         """
         after = self._monitor.options.stop_after_skips if after is None else after
         if after is None:
             return
+        if isinstance(after, bool) or not isinstance(after, numbers.Real):
+            raise WrongArgumentError(f"raise_if_stuck expects a number of skipped steps, got {shown(after)}")
         counters = self._monitor.read(self._step_counter())
         if counters[IN_A_ROW] >= after:
             variables = self._monitor.counters.last_overflows()
@@ -604,7 +626,13 @@ class LossScaleOptimizer:
             weights: The list. Shapes, dtypes and signs tell what each weight is.
             layout: The order of the slots, where that is ambiguous: ``"blocks"`` (2.0 to 2.10: one slot of all
                 variables, then the next) or ``"interleaved"`` (Keras 3: all slots of one variable, then of the next).
+
+        Raises:
+            ArgumentError: If the list does not fit the optimizer, or fits in both layouts and ``layout`` is not given.
+            WrongArgumentError: If ``weights`` is not a list.
         """
+        if not hasattr(weights, "__len__") or isinstance(weights, (str, Mapping)):
+            raise WrongArgumentError(f"set_weights expects a list that get_weights returned, got {shown(weights)}")
         if len(weights) or self.weights:  # type: ignore[attr-defined]
             state_transfer.take_weights(self, weights, layout)
 
@@ -722,13 +750,43 @@ def _only(by_position: Any, by_name: Any, name: str) -> Any:
     return by_position
 
 
+_PAIRS = "apply_gradients expects one list of (gradient, variable) pairs"
+
+
 def _as_pairs(grads_and_vars: Any) -> List[Tuple[Any, Any]]:
     try:
         return [(grad, variable) for grad, variable in grads_and_vars]
     except (TypeError, ValueError):
+        raise WrongArgumentError(f"{_PAIRS}, got {shown(grads_and_vars)}: write zip(gradients, variables)") from None
+
+
+def _require_variables(variables: Iterable[Any], grads: Sequence[Any]) -> None:
+    """Raise :class:`WrongArgumentError` unless these are variables."""
+    wrong = [variable for variable in variables if not hasattr(variable, "assign")]
+    if wrong:
+        is_swapped = any(hasattr(grad, "assign") for grad in grads)
+        got = "(variable, gradient) pairs" if is_swapped else f"{described(wrong[0])} in the place of a variable"
+        raise WrongArgumentError(f"{_PAIRS}, got {got}: write zip(gradients, variables)")
+
+
+def _require_gradients(grads: Any) -> None:
+    """Raise :class:`WrongArgumentError` for what cannot be a list of gradients."""
+    if grads is None or isinstance(grads, (str, Mapping)):
+        raise WrongArgumentError(f"get_unscaled_gradients expects a list of gradients, got {described(grads)}")
+    if isinstance(grads, (list, tuple)) and any(isinstance(grad, (str, tuple)) for grad in grads):
         raise WrongArgumentError(
-            f"grads_and_vars must hold (gradient, variable) pairs, not {grads_and_vars!r}"
-        ) from None
+            "get_unscaled_gradients expects a list of gradients, got pairs or text in it: give the gradients alone, "
+            "and apply_gradients(zip(gradients, variables)) the result"
+        )
+
+
+def _names(watch: Any) -> List[Any]:
+    """Return the names of statistics as a list; one name alone is one statistic."""
+    if isinstance(watch, str):
+        return [watch]
+    if not isinstance(watch, Iterable):
+        raise WrongArgumentError(f"watch expects a list of names such as ['zero_share'], got {shown(watch)}")
+    return [*watch]
 
 
 def _with_gradients(pairs: Pairs, aggregated: Pairs) -> Pairs:

@@ -239,6 +239,8 @@ def _yaml_events(text: str) -> Iterator[Event]:
         raise UnreadableError(message, max(0, text.find(character))) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
+        if mark is not None and text[mark.index : mark.index + 1] == "\t":
+            raise UnreadableError("YAML does not allow tabs for indentation; use spaces", mark.index) from None
         context = f" ({error.context})" if error.context else ""
         raise UnreadableError(f"not YAML: {error.problem}{context}", mark.index if mark else 0) from None
     except yaml.YAMLError as error:

@@ -8,7 +8,9 @@ into the right text.
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import os
+import re
 
+from ._argument_checks import is_model, is_optimizer, path_of, unexpected
 from ._document_files import finding, is_json, parsed, source_at
 from ._document_parser import MAX_NODES, Node
 from ._import_paths import AllowList
@@ -30,12 +32,14 @@ from .errors import (
     InvalidSpecError,
     Problem,
     ScalekeeperError,
+    did_you_mean,
     dotted,
     shown,
     unknown,
 )
 
 KEYS = (SCHEMA, INCLUDE, "loss_scale", "optimizer", "skipped_steps", *MONITORING)
+_PAIR = re.compile(r"\s*(\w+)\s*[:= ]\s*([^\s:=]+)\s*")
 SKIPPED_STEPS = NATIVE, ADVANCE, HOLD = ("native", "advance", "hold")
 
 
@@ -124,7 +128,10 @@ def load_document(
     changes = parsed_overrides(overrides)
     if isinstance(document, Mapping):
         return _check_mapping(document, chosen, access, changes)
-    return check_text(source_at(os.fspath(document)), chosen, access, changes)
+    if is_optimizer(document) or is_model(document):
+        raise unexpected("build({'optimizer': 'adam'})", "the path of a document or a mapping", document)
+    path = path_of(document, "build('train.yaml') or build({'optimizer': 'adam'})")
+    return check_text(source_at(path), chosen, access, changes)
 
 
 def check_text(source: Source, target: Target, access: Access, overrides: Sequence[Override] = ()) -> Document:
@@ -221,6 +228,9 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
     """Check plain values and raise one error with all problems."""
     if not isinstance(data, Mapping):
         message = f"a document is a mapping with the key 'optimizer', not {shown(data)}"
+        pair = _PAIR.fullmatch(data) if isinstance(data, str) else None
+        if pair is not None:
+            message += f"; a colon and a space are between key and value: {shown(': '.join(pair.groups()))}"
         raise InvalidSpecError([Problem((), message, "type")])
     problems: List[Problem] = [
         Problem((key,), unknown("key", key, KEYS), "extra_forbidden", True) for key in data if key not in KEYS
@@ -229,7 +239,9 @@ def check_document(data: Any, target: Target, allow: AllowList) -> Document:
         problems.append(Problem((SCHEMA,), f"{shown(data[SCHEMA])} must be a string", "type"))
     skipped_steps = data.get("skipped_steps", SKIPPED_STEPS[0])
     if skipped_steps not in SKIPPED_STEPS:
-        message = f"{shown(skipped_steps)} is not possible; valid: {', '.join(SKIPPED_STEPS)}"
+        near = did_you_mean(skipped_steps, SKIPPED_STEPS)
+        meant = "; valid" if near is None else f"; did you mean {shown(near)}? Valid"
+        message = f"{shown(skipped_steps)} is not possible{meant}: {', '.join(SKIPPED_STEPS)}"
         problems.append(Problem(("skipped_steps",), message, "unknown_name"))
     parts: Dict[str, Any] = {}
     if "optimizer" not in data:

@@ -9,6 +9,8 @@ import numbers
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, WithJsonSchema, create_model
 from typing_extensions import Annotated, Literal
 
+from ._foreign_names import own_name, remedy_for
+from ._number_texts import as_boolean, as_number
 from .errors import InvalidSpecError, Problem, shown, unknown
 from .field_types import FLOAT32_ABOVE_ONE, FLOAT32_BELOW_ONE, FLOAT32_MAX, FLOAT32_TINY, StrictModel, WholeNumber
 
@@ -99,7 +101,8 @@ def _problem(detail: Any, names: Sequence[str], owner: str) -> Problem:
     path: Tuple[Any, ...] = tuple(detail["loc"])
     kind, given = detail["type"], detail["input"]
     if kind == "extra_forbidden" and len(path) == 1:
-        return Problem(path, unknown("parameter", path[-1], names, of=owner), kind, True)
+        near, remedy = own_name(path[-1], names), remedy_for(path[-1], names)
+        return Problem(path, unknown("parameter", path[-1], names, of=owner, remedy=remedy, near=near), kind, True)
     if kind == "extra_forbidden":
         return Problem(path, "not a known key", kind, True)
     if kind == "missing":
@@ -122,6 +125,14 @@ def _must(detail: Any) -> str:
     if context.get("le") == FLOAT32_MAX:
         return "must not be larger than float32 can hold (3.4e38)"
     text = str(detail["msg"]).replace("Input should be a valid ", "must be a ").replace("Input should be ", "must be ")
-    if isinstance(detail["input"], str) and detail["type"] in ("float_type", "int_type", "bool_type"):
-        text += " (written without quotes)"
+    text = text.replace("must be a integer", "must be an integer")
+    given = detail["input"]
+    if not isinstance(given, str):
+        return text
+    if detail["type"] == "list_type":
+        return f"{text}: write [{given}]"
+    meant = as_boolean(given) if detail["type"] == "bool_type" else ""
+    meant = as_number(given) if detail["type"] in ("float_type", "int_type") else meant
+    if meant:
+        return f"{text}: write {meant}" + (" without quotes" if meant == given else "")
     return text

@@ -30,8 +30,10 @@ import types
 from pydantic import BaseModel
 
 from .._built_in_plugins import loaders
+from ._argument_checks import described, is_optimizer
 from ._entry_points import Announcement, announced
 from ._import_paths import AllowList
+from ._number_texts import as_number
 from ._parameters import checked, parameter_model, with_defaults
 from .errors import (
     ArgumentError,
@@ -313,6 +315,10 @@ class Registry:
 
     @staticmethod
     def _valid_names(name: str, aliases: Iterable[str]) -> Tuple[str, ...]:
+        if inspect.isclass(name):
+            raise ArgumentTypeError(f"register expects a name, got the class {name.__name__}: write @register('name')")
+        if not isinstance(aliases, (str, Iterable)):
+            raise ArgumentTypeError(f"aliases must be names, such as ('short',), got {shown(aliases)}")
         names = (name,) + ((aliases,) if isinstance(aliases, str) else tuple(aliases))
         for each in names:
             if not isinstance(each, str) or not _NAME.fullmatch(each):
@@ -445,9 +451,11 @@ class Registry:
 
     def _miss(self, name: str) -> str:
         remedy = "Register your own with @scalekeeper.register(name), or allow an import path 'package.module:Class'."
-        if re.fullmatch(r"[-+]?[0-9.]+(?:[eE][-+]?[0-9]+)?", name):
-            remedy = "A number is written without quotes. " + remedy
-        return unknown(self.kind, name, self.names(), remedy=remedy)
+        number = as_number(name)
+        if number:
+            return f"{shown(name)} is not the name of a {self.kind}: write {number}. A number is written without quotes"
+        by_class = {plugin.cls.__name__: plugin.name for plugin in self._names.values() if plugin.preset is None}
+        return unknown(self.kind, name, self.names(), remedy=remedy, near=by_class.get(name))
 
     # Resolving
 
@@ -495,6 +503,9 @@ class Registry:
         message = "{} is not a {}: give a name ({}), a number, a mapping with a name, a class or an object".format(
             shown(spec), self.kind, ", ".join(self.names())
         )
+        if is_optimizer(spec):
+            message = f"{described(spec)} is not a {self.kind}: give a name such as 'dynamic', a number or a policy"
+            message += "; optimizer.loss_scale is the policy of an optimizer" * hasattr(type(spec), "loss_scale")
         raise InvalidSpecTypeError([Problem((), message, "not_a_spec")])
 
     def _named(self, name: str, allow: Iterable[str], path: Tuple[str, ...]) -> Plugin:

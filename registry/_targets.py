@@ -122,6 +122,8 @@ def target(given: Optional[str] = None) -> Target:
         for name in ([] if keras else [minor]) + [minor + "-" + (keras or KERAS_3)]:
             if name in _NAMES:
                 return Target(name)
+    if isinstance(given, float):
+        raise UnknownTargetError(f"a target is text, got the number {given!r}: write '{given}' in quotes")
     raise UnknownTargetError(
         f"unknown target {shown(given)}; valid: 2.0 to 2.21, 2.16-tf_keras to 2.21-tf_keras, tf_keras, keras3"
     )

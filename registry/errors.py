@@ -158,7 +158,24 @@ class DocumentError(ScalekeeperError, ValueError):
         return type(self), (self.name, self.findings)
 
 
-class StateTypeError(ScalekeeperError, TypeError):
+@_passes_through_autograph
+class PolicyContractError(ScalekeeperError, TypeError):
+    """Raised when a method of a policy returns something else than its contract asks for, or fails.
+
+    Example:
+        >>> import scalekeeper
+        >>> class Undecided(scalekeeper.DynamicLossScale):
+        ...     def should_apply(self, state, report, ops):
+        ...         return None
+        >>> try:
+        ...     _ = Undecided().update([1.0])
+        ... except scalekeeper.PolicyContractError:
+        ...     print("run scalekeeper.testing.check_loss_scale(Undecided)")
+        run scalekeeper.testing.check_loss_scale(Undecided)
+    """
+
+
+class StateTypeError(PolicyContractError):
     """Raised when the step of a policy changes the names or types of its state.
 
     Example:
@@ -631,9 +648,9 @@ class BrokenContractError(ScalekeeperError, AssertionError):
 
 WHAT_TO_TRY = (
     "What to try: look for NaN or infinity in the data and in the weights; lower the learning rate, or clip "
-    "(clipnorm=1.0 of the inner optimizer); give dtype='float32' to layers that leave float16's range (softmax, "
-    "normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a lower "
-    "minimum; or raise stop_after_skips."
+    "(clipnorm=1.0 of the inner optimizer); give the dtype float32 to layers that leave the range of float16 "
+    "(softmax, normalization, exponentials, the loss); begin with a lower scale if it was still falling, or allow a "
+    "lower minimum; or raise stop_after_skips."
 )
 _MOST_NAMES = 10
 
@@ -675,9 +692,14 @@ def did_you_mean(given: Any, valid: Sequence[str]) -> Optional[str]:
     return by_lower[near[0]] if near else None
 
 
-def unknown(kind: str, given: Any, valid: Sequence[str], *, of: str = "", remedy: str = "") -> str:
-    """Return the message for an unknown name: the given name, the closest one, the valid ones, and a remedy."""
-    near = did_you_mean(given, valid)
+def unknown(
+    kind: str, given: Any, valid: Sequence[str], *, of: str = "", remedy: str = "", near: Optional[str] = None
+) -> str:
+    """Return the message for an unknown name: the given name, the closest one, the valid ones, and a remedy.
+
+    ``near`` is the name that is meant, if the caller knows it.
+    """
+    near = did_you_mean(given, valid) if near is None else near
     subject = f"unknown {kind} {shown(given)}" + (f" of {of}" if of else "")
     meant = f"; did you mean {shown(near)}? Valid: " if near is not None else "; valid: "
     return f"{subject}{meant}{', '.join(valid)}. {remedy}".rstrip()

@@ -6,6 +6,8 @@ Their bounds are those of the device type: a positive value does not become 0, a
 
 from typing import Any
 
+import numbers
+
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 from typing_extensions import Annotated
@@ -24,8 +26,10 @@ class StrictModel(BaseModel):
 
 
 def _whole(value: Any) -> Any:
-    """Return 2000.0 as 2000, because JSON has one number type; return other values unchanged."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    """Return 2000.0 and an integer of NumPy as int, because JSON has one number type; return others unchanged."""
+    is_whole = isinstance(value, float) and value.is_integer()
+    is_integer = isinstance(value, numbers.Integral) and not isinstance(value, (bool, int))
+    return int(value) if is_whole or is_integer else value
 
 
 WholeNumber = Annotated[int, BeforeValidator(_whole)]

@@ -112,7 +112,8 @@ def _known_objects(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any
 
 def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:
     return UnreadableFileError(
-        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}); build it in code, "
+        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}). If it has classes or "
+        "functions of your own, call load_model(path, custom_objects={'Name': Class}); or build the model in code, "
         "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
     )
 

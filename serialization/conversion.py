@@ -6,6 +6,7 @@ import os
 
 from pydantic import BaseModel
 
+from ..registry._argument_checks import path_of
 from ..registry.errors import (
     ConversionError,
     DestinationExistsError,
@@ -74,7 +75,8 @@ def convert(
     probe: bool = True,
 ) -> Conversion:
     """Convert a file; see ``scalekeeper.convert``, which passes ``make_optimizer``."""
-    source, destination = os.fspath(source), os.fspath(destination)
+    call = "convert(source, destination)"
+    source, destination = path_of(source, call), path_of(destination, call)
     target = conversion_target(to)
     source_codec = formats.detect(source)
     if source_codec is None:
@@ -199,7 +201,8 @@ def convert_folder(
     **options: Any,
 ) -> List[Outcome]:
     """Convert a folder; see ``scalekeeper.convert_folder``, which passes ``make_optimizer``."""
-    source, destination = os.fspath(source), os.fspath(destination)
+    call = "convert_folder(source, destination)"
+    source, destination = path_of(source, call), path_of(destination, call)
     if not os.path.isdir(source):
         raise ConversionError(f"{source}: not a folder; to convert a single file, omit --recursive")
     found = list(files_in(source))

@@ -6,6 +6,7 @@ import os
 
 from pydantic import BaseModel, ConfigDict
 
+from ..registry._argument_checks import path_of
 from ..registry._documents import load_document
 from ..registry._optimizer_spec import OptimizerSpec
 from ..registry.errors import ScalekeeperError, UnreadableFileError
@@ -16,6 +17,7 @@ from .keras._slots import slots_of_class
 from .training_state import TrainingState
 
 _NO_STATE = "weights, slots, iterations and the loss scale's state: a configuration holds no state"
+_DOCUMENTS = (".yaml", ".yml", ".json")
 _DOCUMENT, _DOCUMENT_TITLE = "document", "document of scalekeeper"  # YAML or JSON; not a format of training state
 
 
@@ -100,7 +102,7 @@ def inspect(path: Any) -> Inspection:
         >>> scalekeeper.inspect("examples/train.yaml").optimizer
         'adam'
     """
-    path = os.fspath(path)
+    path = path_of(path, "inspect(path)")
     codec = formats.detect(path)
     if codec is None:
         return _inspect_document(path)
@@ -135,6 +137,8 @@ def _inspect_document(path: str) -> Inspection:
     try:
         document = load_document(path)
     except ScalekeeperError as error:
+        if not os.path.getsize(path) or os.path.splitext(path)[1].lower() not in _DOCUMENTS:
+            raise UnreadableFileError(formats.no_known_format(path)) from error
         raise UnreadableFileError(
             f"{path}: text, but neither a Keras configuration nor a valid document:\n{error}"
         ) from error

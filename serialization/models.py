@@ -7,6 +7,7 @@ import os
 import threading
 import warnings
 
+from ..registry._argument_checks import path_of, require_model, unexpected
 from ..registry._optimizer_spec import OPTIMIZERS
 from ..registry.errors import (
     ArgumentError,
@@ -52,6 +53,7 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
 
     Raises:
         ArgumentError: The installed Keras cannot save a trainable model to such a path.
+        ArgumentTypeError: ``model`` is not a Keras model, or ``path`` is not a path.
 
     Versions:
         Keras 3 has no SavedModels that can be trained further, and raises the error for them.
@@ -65,7 +67,8 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         >>> scalekeeper.inspect("model.h5").loss_scale.state
         {'current_loss_scale': 32768.0, 'good_steps': 0.0}
     """
-    path = os.fspath(path)
+    require_model(model, "save_model(model, path)")
+    path = path_of(path, "save_model(model, path)")
     if not path.endswith((".keras", ".h5", ".hdf5")) and not _saves_trainable_saved_models():
         raise ArgumentError(
             f"{path}: the installed Keras saves trainable models as .keras or .h5 only: choose one of these endings"
@@ -186,11 +189,16 @@ def load_model(
     make_optimizer: OptimizerFactory,
 ) -> Any:
     """Load a model with its optimizer; see ``scalekeeper.load_model``, which passes ``make_optimizer``."""
-    path = os.fspath(path)
+    path = path_of(path, "load_model(path)")
+    if not isinstance(custom_objects, (Mapping, type(None))):
+        raise unexpected("load_model(path, custom_objects={'Name': Class})", "a mapping of names", custom_objects)
     codec = formats.detect(path)
-    if codec is None or not codec.holds_layers:
+    if codec is None:
+        raise UnreadableFileError(formats.no_known_format(path))
+    if not codec.holds_layers:
         raise UnreadableFileError(
-            f"{path}: holds no model; build the model in code, compile it, and call scalekeeper.restore(model, path)"
+            f"{path}: {codec.phrase} holds no model; build the model in code, compile it, and call "
+            "scalekeeper.restore(model, path)"
         )
     with _lock:
         state = codec.read(path)

@@ -3,12 +3,14 @@
 from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import functools
+import inspect
 import re
 import types
 import warnings
 
 import numpy as np
 
+from ..registry._argument_checks import is_optimizer, path_of, unexpected
 from ..registry.errors import (
     ArgumentError,
     AssumedOrderWarning,
@@ -135,6 +137,8 @@ def restore(
         and ``partial`` is not given, an :class:`IncompleteRestoreWarning` tells what.
 
     Raises:
+        ArgumentError: The model has no variables yet.
+        ArgumentTypeError: ``model`` is not a model, or ``path`` is not a path.
         IncompleteRestoreError: The file lacks a variable of the model or a slot. Nothing has been changed.
         NothingRestoredError: Nothing in the file matches the model.
         AmbiguousMatchError: Several models or optimizers in a checkpoint fit.
@@ -152,6 +156,14 @@ def restore(
         >>> scalekeeper.restore(compiled_model(), "model.h5").complete
         True
     """
+    call = "restore(model, path)"
+    if inspect.isclass(model) or is_optimizer(model) or not hasattr(type(model), "weights"):
+        instead = "; give the model that is compiled with it" if is_optimizer(model) else ""
+        raise unexpected(call, "a built Keras model", model, instead)
+    path = path_of(path, call)
+    _require_variables(model)
+    if not isinstance(mapping, (Mapping, type(None))):
+        raise unexpected("restore(model, path, mapping={'name in the file': variable})", "a mapping", mapping)
     adapter = adapter_of(model)
     class_name = None if adapter is None else known_class(type(adapter.inner_optimizer).__mro__)
     roots = [name for name, each in (mapping or {}).items() if each is model]
@@ -167,6 +179,19 @@ def restore(
     for each in report.assumptions:
         warnings.warn(f"{path}: {each}", AssumedOrderWarning, stacklevel=2)
     return report
+
+
+def _require_variables(model: Any) -> None:
+    """Raise :class:`ArgumentError` if a model has no variables yet."""
+    try:
+        has_variables = bool(model.weights)
+    except ValueError:  # up to Keras 2.15, of a Sequential model
+        has_variables = False
+    if not has_variables and not getattr(model, "built", True):
+        raise ArgumentError(
+            f"restore expects a built model, and this {type(model).__name__} has no variables yet: call "
+            "model.build(input_shape), or the model with an input, before"
+        )
 
 
 class _Live:

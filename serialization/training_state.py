@@ -370,11 +370,17 @@ def state_of_dict(state_dict: Any) -> TrainingState:
 
 def _problems(record: Any) -> Iterator[Problem]:
     if not isinstance(record, Mapping):
-        yield Problem((), f"expected a training state, got {shown(record)}", "type")
+        yield Problem((), f"expected what state_dict() or read_state(path) returned, got {shown(record)}", "type")
         return
-    if record.get("version") != VERSION:
-        message = f"{shown(record.get('version'))} is not {VERSION}: a newer scalekeeper wrote it; install that one"
-        yield Problem(("version",), message, "version")
+    given = record.get("version")
+    if given is None:
+        message = "expected what state_dict() or read_state(path) returned"
+        yield Problem((), f"{message}, got {shown(record)}, which has no 'version'", "missing")
+        return
+    if given != VERSION:
+        is_newer = isinstance(given, (int, float)) and given > VERSION
+        remedy = "a newer scalekeeper wrote it; install that one" if is_newer else f"expected the number {VERSION}"
+        yield Problem(("version",), f"{shown(given)} is not {VERSION}: {remedy}", "version")
         return
     for name, (expected, accepts) in _FIELDS.items():
         value = record.get(name)

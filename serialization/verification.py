@@ -7,12 +7,12 @@ import dataclasses
 import importlib.util
 import itertools
 import math
-import os
 import re
 
 import numpy as np
 from pydantic import BaseModel
 
+from ..registry._argument_checks import path_of
 from ..registry._plugins import loss_scales
 from ..registry.errors import ArgumentError, ModelDiffersError, ScalekeeperError
 from . import formats
@@ -107,7 +107,8 @@ def verify(
     custom_objects: Optional[Mapping[str, Any]] = None,
 ) -> Verification:
     """Compare two files; see ``scalekeeper.verify``, which passes ``make_optimizer``."""
-    paths = os.fspath(first), os.fspath(second)
+    call = "verify(first_path, second_path)"
+    paths = path_of(first, call), path_of(second, call)
     result = Verification(first=paths[0], second=paths[1], compared={}, differences=[], notes=[])
     comparison = _Comparison(result, tolerance)
     one, other = (formats.read(path) for path in paths)

@@ -6,11 +6,12 @@ import math
 
 import numpy as np
 
+from ..registry._argument_checks import unexpected
 from ..registry._plugins import loss_scales
 from ._result import Simulation
 from ._simulator import simulate
 from ._summary_table import percent, scale_text
-from ._traces import Trace
+from ._traces import Trace, checked_limit
 
 HEADROOM = 2.0
 SHORT = 1000  # steps: a dynamic policy does not grow in fewer
@@ -102,13 +103,18 @@ def recommend(
     Returns:
         The recommendation with its reasons and warnings.
 
+    Raises:
+        ArgumentTypeError: ``trace`` is not a :class:`Trace`.
+
     Example:
         >>> import scalekeeper
         >>> found = scalekeeper.recommend(scalekeeper.Trace([0.5, 1.0, 0.25] * 1000))
         >>> found.fixed_scale, found.loss_scale["name"]
         (16384.0, 'dynamic')
     """
-    limit = trace.limit if limit is None else float(limit)
+    if not isinstance(trace, Trace):
+        raise unexpected("recommend(trace) with read_trace(path) or a Trace", "a Trace", trace)
+    limit = trace.limit if limit is None else checked_limit(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)
     start = _start(trace, limit, fixed)
     candidates = _simulated(trace, limit, start, progress)

@@ -3,17 +3,20 @@
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 import itertools
+import os
 
 import numpy as np
 
-from ..lossscales._numpy_state import OPS, advance
+from ..lossscales._numpy_state import advance, current_scale
+from ..lossscales._step_contract import checked_initial_state, require_decision
 from ..lossscales.contract import LossScale
 from ..lossscales.report import Report, State
+from ..registry._argument_checks import unexpected
 from ..registry._plugins import loss_scales
 from ..registry.errors import InvalidSpecError, Problem, shown
 from ._result import Simulation
 from ._step_codegen import PROGRESS_INTERVAL, generate_loop
-from ._traces import Trace
+from ._traces import Trace, checked_limit
 
 Progress = Callable[[int], None]
 Array = Any
@@ -50,6 +53,8 @@ def simulate(
         >>> result.scale.tolist(), result.steps_lost
         ([32768.0, 32768.0, 16384.0, 16384.0], 1)
     """
+    if isinstance(policy, Trace):
+        raise unexpected("simulate(policy, trace)", "a policy as the first argument", policy)
     return _run(_fill_by_generated_loop, simulated_policy(policy), trace, limit, progress)
 
 
@@ -79,20 +84,22 @@ def simulate_every_step(policy: Any, trace: Trace, limit: Optional[float] = None
 
 
 def simulated_policy(spec: Any) -> LossScale:
-    """Return the policy of a spec, or raise an error if it has no pure step."""
+    """Return the policy of a spec, or raise an error if it has no pure step, or its initial state is not valid."""
     policy = loss_scales.resolve(spec)
     if not isinstance(policy, LossScale) or type(policy).next_state is LossScale.next_state:
         message = f"{shown(policy)} can't be simulated: it has no pure step (next_state)"
         raise InvalidSpecError([Problem((), message, "no_pure_step")])
+    checked_initial_state(policy)
     return policy
 
 
 def _run(
     fill: Callable[..., State], policy: LossScale, trace: Trace, limit: Optional[float], progress: Optional[Progress]
 ) -> Simulation:
-    limit = trace.limit if limit is None else float(limit)
-    if not 0 < limit < np.inf:
-        raise InvalidSpecError([Problem(("limit",), f"{shown(limit)} must be a finite number above 0", "value")])
+    if not isinstance(trace, Trace):
+        instead = "" if isinstance(trace, (str, os.PathLike)) else "; Trace([1.0, …]) makes one of numbers"
+        raise unexpected("simulate(policy, trace) with read_trace(path) or a Trace", "a Trace", trace, instead)
+    limit = trace.limit if limit is None else checked_limit(limit)
     steps = len(trace)
     output = _Output(np.empty(steps, np.float32), np.empty(steps, bool), np.empty(steps, bool))
     with np.errstate(all="ignore"):  # overflows are expected
@@ -135,10 +142,12 @@ def _fill_step_by_step(policy: LossScale, trace: Trace, limit: float, output: _O
     views: List[Any] = [memoryview(array) for array in output]  # faster than arrays, element by element
     scale_at, applied_at, overflowed_at = views
     for step, (size, magnitude, zeros) in enumerate(zip(sizes.tolist(), magnitudes, shares)):
-        scale = float(policy.scale(state, OPS))
+        scale = float(current_scale(policy, state))
         overflows = not 0 < scale < np.inf or size * scale > limit
         report = Report(not_finite, infinite, zeros) if overflows else Report(finite, magnitude, zeros)
         state, applied = advance(policy, state, report)
+        if type(applied) is not np.bool_:
+            require_decision(policy, applied)
         scale_at[step], applied_at[step], overflowed_at[step] = scale, bool(applied), overflows
         if step % PROGRESS_INTERVAL == 0:
             progress(step)

@@ -14,8 +14,9 @@ import zipfile
 
 import numpy as np
 
+from ..registry._argument_checks import path_of, unexpected
 from ..registry._compat import metadata
-from ..registry.errors import ArgumentError, InvalidSpecError, UnreadableFileError, shown, unknown
+from ..registry.errors import ArgumentError, InvalidSpecError, MissingFileError, UnreadableFileError, shown, unknown
 from ._traces import COLUMNS, FLOAT16_LARGEST, MOST_STEPS, Trace
 
 FORMAT = "scalekeeper trace"
@@ -39,6 +40,7 @@ def read_trace(path: Path) -> Trace:
 
     Raises:
         UnreadableFileError: The file is truncated, corrupt, too large, or not a trace.
+        MissingFileError: There is no such file.
         OSError: The file can't be opened.
 
     Example:
@@ -46,13 +48,17 @@ def read_trace(path: Path) -> Trace:
         >>> len(scalekeeper.read_trace("examples/small_float16.npz"))
         20000
     """
-    name = os.fspath(path)
+    name = path_of(path, "read_trace(path)")
     try:
         with open(name, "rb") as stream:
             is_zip = stream.read(2) == b"PK"
         return _read_npz(name) if is_zip else _read_csv(name)
     except InvalidSpecError as error:
         raise UnreadableFileError(f"{name}: {error}") from None
+    except FileNotFoundError:
+        raise MissingFileError(f"{name}: no such file; a trace is a .csv or .npz file of TraceRecorder") from None
+    except IsADirectoryError:
+        raise UnreadableFileError(f"{name}: a folder; a trace is a .csv or .npz file") from None
     except ValueError as error:
         if isinstance(error, UnreadableFileError):
             raise
@@ -77,7 +83,9 @@ def write_trace(trace: Trace, path: Path) -> None:
     """
     from ..serialization import _atomic  # imported here, because it imports h5py
 
-    name = os.fspath(path)
+    if not isinstance(trace, Trace):
+        raise unexpected("write_trace(trace, path)", "a Trace", trace)
+    name = path_of(path, "write_trace(trace, path)")
     write = {".csv": _write_csv, ".npz": _write_npz}.get(os.path.splitext(name)[1].lower())
     if write is None:
         raise ArgumentError(f"{name!r} must end with .csv or .npz")

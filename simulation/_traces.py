@@ -2,6 +2,8 @@
 
 from typing import Any, Dict, Mapping, Optional, Tuple
 
+import numbers
+
 import numpy as np
 
 from ..registry.errors import InvalidSpecError, Problem, shown
@@ -55,9 +57,9 @@ class Trace:
             if values is not None:
                 _require_length(name, values, steps)
                 _require_values(name, values)
-        if not 0 < limit < np.inf:
-            raise _wrong(("limit",), f"{shown(limit)} must be a finite number above 0")
-        self.limit = float(limit)
+        self.limit = checked_limit(limit)
+        if facts is not None and not isinstance(facts, Mapping):
+            raise _wrong(("facts",), f"{shown(facts)} must be a mapping of names to plain values")
         self.facts: Dict[str, Any] = dict(facts or {})
 
     def __len__(self) -> int:
@@ -97,6 +99,14 @@ class Trace:
         """
         limit = self.limit if limit is None else limit
         return overflowing(self.sizes(limit), float(np.float32(scale)), limit)
+
+
+def checked_limit(limit: Any) -> float:
+    """Return the largest representable gradient as a float, or raise an error if it is not a finite number above 0."""
+    is_number = isinstance(limit, numbers.Real) and not isinstance(limit, bool)
+    if not is_number or not 0 < float(limit) < np.inf:
+        raise _wrong(("limit",), f"{shown(limit)} must be a finite number above 0")
+    return float(limit)
 
 
 def overflowing(sizes: "np.ndarray[Any, Any]", scale: float, limit: float) -> "np.ndarray[Any, Any]":

@@ -1,7 +1,5 @@
 """Telemetry of a run: counted on the device, read on request; and an end to a run that is stuck."""
 
-import inspect
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,8 +10,6 @@ from scalekeeper_test_support.installed_keras import IS_KERAS_3, OPTIMIZERS, num
 
 KINDS = pytest.mark.parametrize("kind", sorted(OPTIMIZERS))
 WAYS = pytest.mark.parametrize("way", ["eager", "traced"])
-_COMPILES = {"experimental_compile", "jit_compile"} & {*inspect.signature(tf.function).parameters}
-HAS_TEXT_IN_GRAPHS = "jit_compile" in _COMPILES or not _COMPILES
 GOOD, NAN, INF = 1.0, float("nan"), float("inf")
 
 
@@ -144,10 +140,7 @@ def test_an_eager_run_that_is_stuck_ends(kind):
 
 @KINDS
 def test_a_traced_run_that_is_stuck_ends(kind):
-    """A graph raises TensorFlow's error with the same figures, and again until a step is good; the state is kept.
-
-    From 2.1 to 2.4 it has numbers, and no text but in its name.
-    """
+    """A graph raises TensorFlow's error with the same figures and text, until a step is good; the state is kept."""
     run = Run(kind, stop_after_skips=3)
     for gradient in (NAN, NAN, GOOD, NAN, NAN):
         run.step(gradient)
@@ -155,11 +148,10 @@ def test_a_traced_run_that_is_stuck_ends(kind):
     for step in (6, 7):
         with pytest.raises(tf.errors.InvalidArgumentError) as caught:
             run.step(GOOD, INF)
-        told = str(caught.value)
-        for words in (f"[{step}]", "[0 1]", "3_steps_in_a_row_were_skipped__raise_if_stuck_tells_more"):
-            assert words in told
-        for words in ("3 steps in a row", "[first second]", "What to try: "):
-            assert (words in told) is HAS_TEXT_IN_GRAPHS
+        last = str(caught.value).rpartition("assertion failed: ")[2]
+        for words in ("3 steps in a row", f"[{step}]", "[first second]", "[0 1]", "What to try: ", "[[{{node "):
+            assert words in last
+        assert "3_steps_in_a_row_were_skipped__raise_if_stuck_tells_more" in last
     assert run.counted() == (7, 6, 4, 7)
     with pytest.raises(TooManySkipsError, match="4 steps in a row were skipped, the last of them step 7; .*: second"):
         run.optimizer.raise_if_stuck()
@@ -195,7 +187,7 @@ def test_the_options_are_in_the_configuration_only_if_asked_for(kind):
     ("options", "words"),
     [
         ({"stop_after_skips": 0}, "stop_after_skips: 0 must be greater than or equal to 1"),
-        ({"stop_after_skips": "3"}, "stop_after_skips: '3' must be a integer"),
+        ({"stop_after_skips": "3"}, "stop_after_skips: '3' must be an integer"),
         ({"watch": ["everything"]}, r"watch\[0\]: 'everything' must be 'largest_magnitude' or 'zero_share'"),
     ],
     ids=str,

@@ -119,7 +119,7 @@ PAGES: Dict[str, Tuple[str, str, List[Tuple[str, str]]]] = {
             ("policies.md", "ScalekeeperError ArgumentError ArgumentTypeError WrongArgumentError ReadOnlyError"),
             ("policies.md", "InvalidSpecError InvalidSpecTypeError Problem NameTakenError PluginLoadError"),
             ("documents.md", "DocumentError UnknownTargetError"),
-            ("testing.md", "StateTypeError BrokenContractError"),
+            ("testing.md", "PolicyContractError StateTypeError BrokenContractError"),
             ("optimizer.md", "StrategyError UnsupportedOperationError ForgottenScalingWarning"),
             ("monitoring.md", "TooManySkipsError"),
             ("saving.md", "StateMismatchError IncompleteRestoreError IncompleteRestoreWarning NothingRestoredError"),

@@ -13,6 +13,7 @@ from ...registry.errors import WHAT_TO_TRY, ArgumentError
 from ...serialization._variables import assign, assign_all, owners_of, value_of, values_of
 from ...serialization.keras.profile import SKIPPED_STEPS_CHILD
 from ...serialization.training_state import IN_A_ROW, LAST, OVERFLOWS, SKIP_COUNTERS, SKIPS, TOTAL
+from .._step.control_flow import is_compiled_by_xla
 from .._step.gate import as_branch
 from .._step.graph_state import make_variable
 from .model_names import ModelNames
@@ -166,11 +167,11 @@ class SkipCounters:
         """Return an operation that fails after too many skipped steps: a graph cannot raise another error.
 
         Steps that XLA compiles never fail; there, ``raise_if_stuck`` raises. From 2.1 to 2.4 XLA does not compile
-        strings, so the error has only the operation's name and the numbers.
+        strings, and no version compiles operations on strings, which would make one text of the parts.
         """
         flags = tf.cast(nonfinite[:_MOST_SHOWN] > 0, tf.int64)
         data = [step, loss_scale, flags]
-        if _CAN_COMPILE_TEXT:
+        if _CAN_COMPILE_TEXT or not is_compiled_by_xla():
             data = [
                 f"{self._stop_after} steps in a row were skipped (stop_after_skips). The last is step",
                 step,

@@ -1,6 +1,6 @@
 """A loss-scale policy in the graph: its state in TensorFlow variables, and its step as operations."""
 
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Set, Tuple
 
 import sys
 import threading
@@ -8,6 +8,14 @@ import threading
 import tensorflow as tf
 
 from ...lossscales._numpy_state import flat_gradients
+from ...lossscales._step_contract import (
+    BUGS,
+    broken_call,
+    require_decision,
+    require_next_state,
+    require_scale,
+    unpacked_update,
+)
 from ...lossscales.contract import LossScale, has_pure_step
 from ...lossscales.report import Report, State
 from ...registry.errors import ArgumentError
@@ -18,6 +26,7 @@ from .tensorflow_ops import OPS
 from .unscale import usable_scale
 
 MakeVariables = Callable[[State], Mapping[str, Any]]
+_BUGS = (*BUGS, tf.errors.OpError)
 # Code that moves a policy's state holds this lock, so threads that share a policy move its state once.
 hold_lock = threading.RLock()
 
@@ -35,6 +44,7 @@ class GraphState(tf.Module):  # type: ignore[misc]
         super().__init__(name="loss_scale")
         self._loss_scale = self._no_dependency(loss_scale) if is_tracked_by_state(loss_scale) else loss_scale
         self._names = tuple(state)
+        self._checked: Set[str] = set()
         self._is_eager = tf.executing_eagerly()
         for name in state:
             if hasattr(type(self), name):  # a checkpoint finds a variable by the attribute that holds it
@@ -66,7 +76,13 @@ class GraphState(tf.Module):  # type: ignore[misc]
                 tf.keras.backend.set_value(self.state_variables[name], value)
 
     def scale(self) -> Any:
-        return usable_scale(self._loss_scale.scale(self.read(), OPS))
+        state = self.read()
+        try:
+            scale = self._loss_scale.scale(state, OPS)
+        except _BUGS as error:
+            raise broken_call(self._loss_scale, "scale", error, state) from error
+        self._check("scale", require_scale, scale)
+        return usable_scale(scale)
 
     def graph_element(self) -> Any:
         """Return the loss scale as a tensor of the current graph of TensorFlow 1; None in a function or eager mode.
@@ -86,16 +102,40 @@ class GraphState(tf.Module):  # type: ignore[misc]
     def step(self, report: Report) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
         state = self.read()
-        should_apply = self._loss_scale.should_apply(state, report, OPS)
-        following = self._loss_scale.next_state(state, report, OPS)
+        should_apply = self._should_apply(state, report)
+        try:
+            following = self._loss_scale.next_state(state, report, OPS)
+        except _BUGS as error:
+            raise broken_call(self._loss_scale, "next_state", error, state) from error
         if following is state:
             return tf.no_op(), should_apply
-        updates = [self.state_variables[name].assign(following[name]) for name in self._names]
+        self._check("next_state", require_next_state, following, state)
+        try:
+            updates = [self.state_variables[name].assign(following[name]) for name in self._names]
+        except _BUGS:  # a later step in eager mode, which is not checked before
+            require_next_state(self._loss_scale, following, state)
+            raise
         return tf.group(*updates), should_apply
 
     def should_apply(self, report: Report) -> Any:
         """Return whether the gradients of a report are applied, and leave the state as it is."""
-        return self._loss_scale.should_apply(self.read(), report, OPS)
+        return self._should_apply(self.read(), report)
+
+    def _should_apply(self, state: State, report: Report) -> Any:
+        try:
+            should_apply = self._loss_scale.should_apply(state, report, OPS)
+        except _BUGS as error:
+            raise broken_call(self._loss_scale, "should_apply", error, state) from error
+        self._check("should_apply", require_decision, should_apply)
+        return should_apply
+
+    def _check(self, method: str, require: Callable[..., None], *results: Any) -> None:
+        """Check what a method returned: while it is traced, and the first time in eager mode."""
+        if method in self._checked and tf.executing_eagerly():
+            return
+        require(self._loss_scale, *results)
+        if tf.executing_eagerly():
+            self._checked.add(method)
 
     @without_autograph
     def update(self, grads: Any) -> Tuple[Any, Any]:
@@ -206,8 +246,7 @@ class OpaquePolicy(HeldPolicy):
 
     def decide(self, grads: Sequence[Any], report: Mapping[str, Any]) -> Tuple[Any, Any]:
         """Return the operation that updates the state, and whether the gradients are applied."""
-        update_op, should_apply = self.policy.update(list(grads))
-        return update_op, should_apply
+        return unpacked_update(self.policy, self.policy.update(list(grads)))
 
 
 def is_tracked_by_state(policy: Any) -> bool:

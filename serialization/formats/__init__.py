@@ -627,22 +627,35 @@ def detect(path: Any) -> Optional[Format]:
         >>> print(detect("examples/train.yaml"))
         None
     """
-    path = os.fspath(path)
+    path = os.fsdecode(path)
     for codec in sorted(formats(), key=lambda codec: codec.name in _built_in):
         if codec.matches(path):
             return codec
+    if os.path.isdir(path):
+        raise MissingFileError(
+            f"{path}: a folder that is not a SavedModel and has no checkpoint; give the path of a file in it"
+        )
     if not os.path.isfile(path):
         raise MissingFileError(f"{path}: no such file, SavedModel or checkpoint")
     if zipfile.is_zipfile(path):
         raise UnreadableFileError(f"{path}: a zip file with neither a Keras model nor a scalekeeper record in it")
     if _is_text(path):
         return None
-    raise UnreadableFileError(f"{path}: unknown format: {known_titles()} can be read")
+    raise UnreadableFileError(no_known_format(path))
 
 
 def _is_text(path: str) -> bool:
     with open(path, "rb") as stream:
         return b"\0" not in stream.read(4096)
+
+
+def no_known_format(path: Any) -> str:
+    """Return the message for a file of no format."""
+    path = os.fsdecode(path)
+    if os.path.getsize(path) == 0:
+        return f"{path}: the file is empty; was it cut off when it was written?"
+    what = "a text file" if _is_text(path) else "unknown format"
+    return f"{path}: {what}; expected one of: {known_titles()}"
 
 
 def known_titles(codecs: Optional[Sequence[Format]] = None) -> str:
@@ -677,7 +690,7 @@ def read(path: Any, class_name: Optional[str] = None, model: Optional[ModelInCod
     """
     codec = detect(path)
     if codec is None:
-        raise UnreadableFileError(f"{path}: unknown format: {known_titles()} can be read")
+        raise UnreadableFileError(no_known_format(path))
     if model is not None:
         return codec.read_for(os.fspath(path), class_name, model)
     return codec.read(os.fspath(path), class_name)

@@ -2,6 +2,7 @@
 
 from typing import IO, Any, Dict, Iterator, Mapping, Optional, Tuple
 
+import inspect
 import io
 import json
 import os
@@ -9,6 +10,8 @@ import zipfile
 
 import numpy as np
 
+from ...registry._argument_checks import is_model, path_of, unexpected
+from ...registry.errors import MissingFileError
 from .. import _file_resources
 from .._atomic import replacing
 from .._file_resources import max_unpacked_size
@@ -77,6 +80,9 @@ def save_state(optimizer: Any, path: Any) -> None:
         optimizer: The optimizer; its ``state_dict`` is written.
         path: The file.
 
+    Raises:
+        ArgumentTypeError: ``optimizer`` is not a LossScaleOptimizer, or ``path`` is not a path.
+
     Example:
         >>> import tensorflow as tf
         >>> import scalekeeper
@@ -85,7 +91,11 @@ def save_state(optimizer: Any, path: Any) -> None:
         >>> scalekeeper.inspect("state.npz").loss_scale.parameters
         {'loss_scale_value': 64.0}
     """
-    with replacing(str(path)) as temporary:
+    call = "save_state(optimizer, path)"
+    if inspect.isclass(optimizer) or not callable(getattr(optimizer, "state_dict", None)):
+        instead = "; save_model(model, path) saves a model with its optimizer" if is_model(optimizer) else ""
+        raise unexpected(call, "a scalekeeper.LossScaleOptimizer", optimizer, instead)
+    with replacing(path_of(path, call)) as temporary:
         write_state(temporary, optimizer.state_dict())
 
 
@@ -142,7 +152,9 @@ def read_arrays(path: str) -> Dict[str, Any]:
 
 def read(path: Any) -> TrainingState:
     """Return what a training state in a file holds. Arrays stay in the file until they are read."""
-    path = os.fspath(path)
+    path = path_of(path, "read_state(path)")
+    if not os.path.isfile(path):
+        raise MissingFileError(f"{path}: no such file")
     with readable(path, "a training state of scalekeeper"), zipfile.ZipFile(path) as archive:
         names = [name[: -len(_NPY)] for name in archive.namelist() if name.endswith(_NPY)]
         if _RECORD not in names:

@@ -454,7 +454,8 @@ class _Translation:
         names = self._activation_names
         if names is not None and value not in {*names, *self._custom_names, *activations()}:
             raise TranslationError(
-                f"{argument}={shown(value)} of the layer {shown(layer)} has no equivalent in {self._where}. {_REMEDY}"
+                f"{argument}={shown(value)} of the layer {shown(layer)} has no equivalent in {self._where}. If it is "
+                f"your own function, pass it in custom_objects, or register it with Keras. {_REMEDY}"
             )
         return value
 

@@ -123,6 +123,8 @@ def conversion_target(given: Optional[str] = None) -> ConversionTarget:
     """
     if given is None or given == PLAIN:
         return ConversionTarget(KerasTarget(target()), given == PLAIN)
+    if not isinstance(given, str):
+        return ConversionTarget(KerasTarget(target(given)), False)  # an error
     name, dash, last = given.rpartition("-")
     is_plain = bool(dash) and last == PLAIN
     try:

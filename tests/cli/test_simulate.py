@@ -135,7 +135,7 @@ def test_plots(tmp_path, ending):
         (["gone.yaml"], "gone.yaml: can't be read: No such file or directory"),
         (["a\0b"], "unknown loss scale 'a\\x00b'"),
         (["pickle:loads"], "pickle:loads"),
-        (["dynamic", "--trace", "gone.csv"], "No such file or directory: 'gone.csv'"),
+        (["dynamic", "--trace", "gone.csv"], "gone.csv: no such file; a trace is a .csv or"),
         (["dynamic", "--model", "spike"], "unknown model 'spike'; did you mean 'spikes'?"),
         (["dynamic", "--model", "spikes:share=2"], "share: 2 must be less than or equal to 1"),
         (["dynamic", "--steps", "99999999999"], "steps: 99999999999 must be between 1 and 20000000"),

@@ -197,7 +197,22 @@ def test_clippings_that_exclude_each_other(write):
         ("optimizer: {name: [1]}", "unknown optimizer [1]"),
         ("optimizer: adm", "unknown optimizer 'adm'; did you mean 'adam'?"),
         ("optimizer: ADAM", "unknown optimizer 'ADAM'; did you mean 'adam'?"),
-        ("optimizer: {name: sgd, nesterov: yes}", "'yes' must be a boolean (written without quotes)"),
+        ("optimizer: {name: sgd, nesterov: yes}", "'yes' must be a boolean: write true"),
+        ("optimizer: {name: sgd, nesterov: 'no'}", "'no' must be a boolean: write false"),
+        ("optimizer: {name: sgd, nesterov: 'true'}", "'true' must be a boolean: write true without quotes"),
+        ("optimizer: {name: sgd, momentum: '0.5'}", "'0.5' must be a number: write 0.5 without quotes"),
+        ("optimizer: {name: sgd, learning_rate: 1/1000}", "learning_rate: '1/1000' must be a number: write 0.001"),
+        ("optimizer: sgd\nloss_scale: 2**15", "2:13: loss_scale: '2**15' is not the name of a loss scale: write 32768"),
+        ("optimizer: sgd\nloss_scale: 32_768", "'32_768' is not the name of a loss scale: write 32768."),
+        ("optimizer: sgd\nloss_scale: {name: dynamic, minimum: 2^-3}", "'2^-3' must be a number: write 0.125"),
+        ("optimizer: sgd\nloss_scale: Dynamic", "2:13: loss_scale: unknown loss scale 'Dynamic'; did you mean 'dyn"),
+        ("optimizer: sgd\nloss_scale: TolerantLossScale", "did you mean 'tolerant'?"),
+        ("optimizer: sgd\nwatch: zero_share", "2:8: watch: 'zero_share' must be a list: write [zero_share]"),
+        ("optimizer: sgd\nskipped_steps: Hold", "'Hold' is not possible; did you mean 'hold'? Valid: native, "),
+        ("optimizer:\n\tname: sgd", "2:1: YAML does not allow tabs for indentation; use spaces"),
+        ("optimizer:\n  name: sgd\n  \tmomentum: 0.5", "3:3: YAML does not allow tabs for indentation; use spaces"),
+        ("optimizer:sgd", "a colon and a space are between key and value: 'optimizer: sgd'"),
+        ("optimizer = sgd", "a colon and a space are between key and value: 'optimizer: sgd'"),
         ("optimizer: {name: sgd, momentum: 2}", "2 must be less than or equal to 1"),
         ("optimizer: {name: sgd, learning_rate: -1}", "-1 must be greater than or equal to 0"),
         ("optimizer: {name: sgd, learning_rate: []}", "[] must be a number"),
@@ -260,3 +275,35 @@ def test_a_huge_file_is_not_read(tmp_path):
         stream.truncate(100 * 1024 * 1024)
     with pytest.raises(DocumentError, match="is larger than a document may be"):
         load_document(path)
+
+
+@pytest.mark.parametrize(
+    ("given", "own"),
+    [
+        ("growth_interval", "increment_period"),
+        ("scale_window", "increment_period"),
+        ("loss_scale_window", "increment_period"),
+        ("incr_every_n_steps", "increment_period"),
+        ("dynamic_growth_steps", "increment_period"),
+        ("init_scale", "initial_loss_scale"),
+        ("initial_scale", "initial_loss_scale"),
+        ("scale_factor", "multiplier"),
+        ("incr_ratio", "growth_factor"),
+        ("decr_ratio", "backoff_factor"),
+        ("min_loss_scale", "minimum"),
+        ("max_scale", "maximum"),
+        ("decr_every_n_nan_or_inf", "hysteresis"),
+    ],
+)
+@pytest.mark.parametrize("name", ["dynamic", "dynamic/pytorch"])
+def test_a_parameter_of_another_library_gets_its_name_here(write, name, given, own):
+    """The error points to the key and names the parameter that is meant."""
+    text = f"optimizer: sgd\nloss_scale:\n  name: {name}\n  {given}: 2\n"
+    told = error_of(write, text)
+    assert f"4:3: loss_scale.{given}: unknown parameter '{given}' of {name}; did you mean '{own}'?" in told
+
+
+def test_a_parameter_with_another_meaning_gets_the_value_to_write(write):
+    """DeepSpeed gives the power of two; the same number here would be another scale."""
+    text = "optimizer: sgd\nloss_scale: {name: dynamic/deepspeed, initial_scale_power: 16}\n"
+    assert "Write initial_loss_scale as 2 to that power, such as 65536 for 16." in error_of(write, text)

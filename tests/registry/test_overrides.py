@@ -118,7 +118,7 @@ def test_values_are_yaml(load):
 def test_an_error_points_into_the_override(load):
     """With a caret under the value, and where the value had been set before."""
     assert error_of(load, "optimizer.momentum=fast") == (
-        "<override 1>:1:20: optimizer.momentum: 'fast' must be a number (written without quotes) "
+        "<override 1>:1:20: optimizer.momentum: 'fast' must be a number "
         "(train.yaml:4:13 had set it to 0.9)\n"
         "   1 | optimizer.momentum=fast\n"
         "     |                    ^^^^"

@@ -55,7 +55,7 @@ def test_references_meet_what_was_included_and_overridden(load, tmp_path):
 def test_an_error_points_to_the_reference(load):
     """The value is wrong where it is used."""
     assert error_of(load, FORM.format(1, "'${optimizer.name}'")) == (
-        "train.yaml:2:38: loss_scale.minimum: 'adam' must be a number (written without quotes)\n"
+        "train.yaml:2:38: loss_scale.minimum: 'adam' must be a number\n"
         "   2 | loss_scale: {name: dynamic, minimum: '${optimizer.name}'}\n"
         "     |                                      ^^^^^^^^^^^^^^^^^^^"
     )

@@ -87,7 +87,7 @@ def test_the_limit_can_be_another():
     """By default it is the trace's."""
     trace = Trace([1.0], limit=100)
     assert [simulate(128, trace).overflows, simulate(128, trace, 65504).overflows] == [1, 0]
-    with pytest.raises(InvalidSpecError, match="limit: 0.0 must be a finite number above 0"):
+    with pytest.raises(InvalidSpecError, match="limit: 0 must be a finite number above 0"):
         simulate(128, trace, 0)
 
 
