@@ -38,7 +38,7 @@ from scalekeeper_test_support.installed_keras import upstream
 
 # The most that scalekeeper may start beyond the bare optimizer: unscaling takes 1 product, 81 or 8.
 LIMITS = {"many": 21, "mix": 107, "big": 37}
-# The most that it may move beyond the bare optimizer: stacking less than half a megabyte, and otherwise 12 bytes for each
+# The most that it may move beyond the bare optimizer: half a megabyte for stacking, and otherwise 12 bytes for each
 # number, where TensorFlow's class moves 14.
 MEGABYTES = {"many": 0.5, "mix": 65.0, "big": 403.0}
 SHAPES = [(8, 8)] * 5 + [(300, 300)] * 3 + [(100, 100)] * 2

@@ -137,13 +137,13 @@ def gpu_xla_table(found: List[Dict[str, Any]]) -> str:
             lines.append(
                 f"| {row['gpu']} | {row['set']} {row['optimizer']} | {_three(row, 0, str)} | "
                 f"{_three(row, 1, lambda passes: f'{passes:g}')} | "
-                f"{_three(row, 2, lambda count: f'{count / 1e6:.1f}')} | {_three(row, 3, str)} | {_three(row, 4, str)} |"
+                f"{_three(row, 2, lambda size: f'{size / 1e6:.1f}')} | {_three(row, 3, str)} | {_three(row, 4, str)} |"
             )
     return "\n".join(lines)
 
 
 def gpu_reports(folder: str = os.path.join(HERE, "results", "gpu")) -> List[Dict[str, Any]]:
-    """Return what ``python -m scalekeeper.testing.gpu`` wrote on machines with a GPU, sorted by the names of the files."""
+    """Return what ``python -m scalekeeper.testing.gpu`` wrote on machines with a GPU, by the names of the files."""
     found = []
     for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
         with open(path, encoding="utf-8") as stream:
@@ -168,7 +168,8 @@ def gpu_reports_table(reports: List[Dict[str, Any]]) -> str:
         fit = {row["model"]: row["ours"] / row["own"] for row in report["fit"]}
         copies = " / ".join(str(report["operations"][who]["copies_to_host"]) for who in ("bare", "own", "ours"))
         lines.append(
-            f"| {', '.join(environment['gpus']) or 'none'} | {environment['tensorflow']}, Keras {environment['keras']} | "
+            f"| {', '.join(environment['gpus']) or 'none'} "
+            f"| {environment['tensorflow']}, Keras {environment['keras']} | "
             + " | ".join(shown(steps[column]) for column in columns)
             + f" | {fit['convolutional']:.3f} | {fit['transformer']:.3f} | {copies} |"
         )

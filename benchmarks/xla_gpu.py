@@ -2,11 +2,11 @@
 
     python -m tox -e py313-xla [-- --record]
 
-TensorFlow writes the StableHLO of a step with ``jit_compile=True``, and the CUDA plugin of JAX, which compiles without a
-device for a described one, makes the kernels of it. For the bare optimizer, Keras's LossScaleOptimizer and
-scalekeeper's the script prints the kernels, how often they read each gradient, the bytes that they move, the conditionals
-and the values in float64. It fails if scalekeeper reads gradients more than once more than the bare optimizer, or
-more often than Keras's class, or has a conditional or float64. ``--record`` writes the figures to benchmarks/results/.
+TensorFlow writes the StableHLO of a step with ``jit_compile=True``. The CUDA plugin of JAX, which compiles for a
+described device, makes the kernels of it. For the bare optimizer, Keras's LossScaleOptimizer and scalekeeper's the
+script prints the kernels, how many of them read each gradient, the bytes that they move, the conditionals and the
+values in float64. It fails if scalekeeper reads gradients more than once more than the bare optimizer, or more often
+than Keras's class, or has a conditional or float64. ``--record`` writes the figures to benchmarks/results/.
 """
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple

@@ -121,7 +121,7 @@ def test_passes_over_the_gradients():
 @needs_hlo
 @pytest.mark.slow
 def test_products_of_the_gradients():
-    """Before it is optimized, a step has two products of each gradient: one to return, which is dropped, and one to apply.
+    """Before it is optimized, a step has two products of each gradient: one that is dropped, and one that is applied.
 
     None is there to check it, because XLA for GPUs would not fuse that one with its reduction.
     """
