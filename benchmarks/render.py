@@ -92,6 +92,7 @@ def parts_of_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
         "fixed": step_table(found, "fixed"),
         "fit": fit_table(found),
         "telemetry": telemetry_table(found),
+        "gpu": gpu_reports_table(gpu_reports()),
         "machine": found[-1]["machine"].partition(", Python")[2].partition(", ")[2] + ".",
     }
 
@@ -169,9 +170,56 @@ def gpu_steps_table(found: List[Dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def gpu_xla_table(found: List[Dict[str, Any]]) -> str:
+    """Return what XLA compiles a step to for GPUs: bare, Keras's class, scalekeeper."""
+    lines = ["| GPU | gradients | kernels | passes | megabytes | conditionals | float64 |", "|---" * 7 + "|"]
+    for each in found:
+        for row in each.get("gpu_xla", []):
+            lines.append(
+                f"| {row['gpu']} | {row['set']} {row['optimizer']} | {_three(row, 0, str)} | "
+                f"{_three(row, 1, lambda passes: f'{passes:g}')} | "
+                f"{_three(row, 2, lambda size: f'{size / 1e6:.1f}')} | {_three(row, 3, str)} | {_three(row, 4, str)} |"
+            )
+    return "\n".join(lines)
+
+
+def gpu_reports(folder: str = os.path.join(HERE, "results", "gpu")) -> List[Dict[str, Any]]:
+    """Return what ``python -m scalekeeper.testing.gpu`` wrote on machines with a GPU, by the names of the files."""
+    found = []
+    for path in sorted(glob.glob(os.path.join(folder, "*.json"))):
+        with open(path, encoding="utf-8") as stream:
+            found.append(json.load(stream))
+    return found
+
+
+def gpu_reports_table(reports: List[Dict[str, Any]]) -> str:
+    """Return a line for each report: ratios of the overheads, of training steps, and copies to the host."""
+    if not reports:
+        return "No figures have come in yet."
+    columns = [(set_name, inner) for set_name in SETS for inner in ("SGD", "Adam")]
+    lines = [
+        "| GPU | TensorFlow | "
+        + " | ".join(" ".join(column) for column in columns)
+        + " | convolutional | transformer | copies to the host |",
+        "|---" * (len(columns) + 5) + "|",
+    ]
+    for report in reports:
+        environment = report["environment"]
+        steps = {(row["set"], row["optimizer"]): row for row in report["steps"]}
+        fit = {row["model"]: row["ours"] / row["own"] for row in report["fit"]}
+        copies = " / ".join(str(report["operations"][who]["copies_to_host"]) for who in ("bare", "own", "ours"))
+        lines.append(
+            f"| {', '.join(environment['gpus']) or 'none'} "
+            f"| {environment['tensorflow']}, Keras {environment['keras']} | "
+            + " | ".join(shown(steps[column]) for column in columns)
+            + f" | {fit['convolutional']:.3f} | {fit['transformer']:.3f} | {copies} |"
+        )
+    return "\n".join(lines)
+
+
 def parts_of_gpu_page(found: List[Dict[str, Any]]) -> Dict[str, str]:
     """Return the parts of docs/gpu.md by name."""
-    return {"cost": gpu_cost_table(found), "steps": gpu_steps_table(found)}
+    return {"cost": gpu_cost_table(found), "steps": gpu_steps_table(found), "xla": gpu_xla_table(found)}
 
 
 def plot(found: List[Dict[str, Any]]) -> None:

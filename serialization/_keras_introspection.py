@@ -82,8 +82,8 @@ def functional_models_in(model: Any) -> List[Any]:
 
 def metric_variables(model: Any) -> List[Any]:
     """Return the variables of metrics that a model has in attributes; Keras 2 counts them among its weights."""
-    modules = [each for each in getattr(model, "submodules", ()) if hasattr(each, "update_state")]
-    return [variable for each in modules for variable in each.weights]
+    values = [value for layer in all_layers(model) for value in list(vars(layer).values())]
+    return [each for value in values if hasattr(value, "update_state") for each in getattr(value, "weights", ())]
 
 
 def own_variables(layer: Any) -> List[Any]:

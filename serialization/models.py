@@ -18,7 +18,7 @@ from ..registry.errors import (
 )
 from . import formats
 from ._atomic import replacing
-from ._keras_introspection import has_layer_names, installed_keras, is_keras_3, metric_variables
+from ._keras_introspection import has_layer_names, installed_keras, metric_variables
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
 from ._object_paths import checkpoint_paths, keras_paths
@@ -85,8 +85,8 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         state.model_names = nested_names(model)
         if not has_layer_names(model):
             state.model_attributes = _only(saved, checkpoint_paths(model))
-        if path.endswith(".keras"):  # Keras 3 writes the names of layers
-            paths = keras_paths(model) if not has_layer_names(model) else _owners_in_file(model)
+        if path.endswith(".keras"):
+            paths = keras_paths(model) if not has_layer_names(model) else owners_of_model(model)
             state.model_paths = _only(saved, paths)
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
@@ -101,10 +101,6 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
 
 def _only(owners: Mapping[str, Any], paths: Mapping[str, str]) -> Dict[str, str]:
     return {owner: path for owner, path in paths.items() if owner in owners}
-
-
-def _owners_in_file(model: Any) -> Dict[str, str]:
-    return {} if is_keras_3(installed_keras()) else owners_of_model(model)
 
 
 def _saves_trainable_saved_models() -> bool:

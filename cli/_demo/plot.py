@@ -17,8 +17,8 @@ _DASH = 5.0  # points; the dashes of equal continuations lie side by side and fo
 _LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # the range of a logarithmic axis of float32
 _EXPLANATION = """\
 Each step multiplies the loss by the loss scale, so that small float16 gradients do not become zero. At each × a
-gradient was too large for float16: the step is skipped. The dashes are runs that new processes resumed from files.
-Where they lie on the broad grey line, a resumed run equals the run that was not interrupted."""
+gradient was too large for float16: the step is skipped. The dashes are runs that new processes resumed from saved
+files. Where they lie on the broad grey line, a resumed run equals the run that was not interrupted."""
 
 
 def draw(outcome: Outcome, half: int, path: str, note: str) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -76,6 +77,18 @@ def test_the_number_of_launches():
     excess = cost_of(kernels(True)).launches - cost_of(kernels(False)).launches
     sums, products, stacking = 1 + 2 + 2, 1 + 3 + 2, 2
     assert excess <= sums + products + stacking + 21
+
+
+@needs_record
+@pytest.mark.slow
+def test_the_bytes_that_are_moved():
+    """Beyond the bare step: large and added gradients are read once to check them, and products read and written."""
+    small, medium, large = (4 * np.prod(shapes[0]) for shapes in (SMALL, MEDIUM, LARGE))
+    checked = 2 * large + (3 + 1 + 1) * medium
+    stacked = 4 * small * (2 + 2 + 1 + 2)  # stacking, product, sum, taking apart
+    scalars = 1000
+    excess = cost_of(kernels(True)).bytes - cost_of(kernels(False)).bytes
+    assert excess <= checked + 2 * (2 * large + 3 * medium) + stacked + scalars
 
 
 @needs_record

@@ -82,8 +82,8 @@ def test_an_overflow_in_a_sparse_gradient_is_skipped(one_weight, optimizers):
     assert optimizer.loss_scale.state()["current_loss_scale"] == 2.0**16
 
 
-def hlo_of_step(optimizer):
-    """Return the optimized HLO of a step with two gradients."""
+def hlo_of_step(optimizer, stage="optimized_hlo"):
+    """Return the HLO of a step with two gradients."""
     variables = [tf.Variable(tf.ones((300, 300))) for _ in range(2)]  # a shape that nothing else has
     grads = [tf.fill((300, 300), 2.0)] * 2
     optimizer.apply_gradients(zip(grads, variables))
@@ -93,7 +93,7 @@ def hlo_of_step(optimizer):
         optimizer.apply_gradients(zip(given, variables))
         return tf.constant(0)
 
-    return compiled(step).experimental_get_compiler_ir(*grads)(stage="optimized_hlo")
+    return compiled(step).experimental_get_compiler_ir(*grads)(stage=stage)
 
 
 def reads_of_gradients(hlo):
@@ -104,7 +104,10 @@ def reads_of_gradients(hlo):
     return [sum(bool(re.search(re.escape(name) + r"[,)]", line)) for line in lines) for name in names]
 
 
-@pytest.mark.skipif(not hasattr(tf.function(lambda: None), "experimental_get_compiler_ir"), reason="no HLO")
+needs_hlo = pytest.mark.skipif(not hasattr(tf.function(lambda: None), "experimental_get_compiler_ir"), reason="no HLO")
+
+
+@needs_hlo
 def test_passes_over_the_gradients():
     """A step that XLA has compiled has no float64, and reads gradients as often as with TensorFlow's class.
 
@@ -113,3 +116,18 @@ def test_passes_over_the_gradients():
     own = reads_of_gradients(hlo_of_step(upstream(tf.keras.optimizers.SGD(0.5))))
     hlo = hlo_of_step(LossScaleOptimizer(tf.keras.optimizers.SGD(0.5), "dynamic"))
     assert (len(own), reads_of_gradients(hlo), "f64[" in hlo) == (2, own, False)
+
+
+@needs_hlo
+@pytest.mark.slow
+def test_products_of_the_gradients():
+    """Before it is optimized, a step has two products of each gradient: one that is dropped, and one that is applied.
+
+    None is there to check it, because XLA for GPUs would not fuse that one with its reduction.
+    """
+    sgd = tf.keras.optimizers.SGD
+    bare, ours = (
+        len(re.findall(r"= f32\[300,300\]\S* multiply\(", hlo_of_step(optimizer, "hlo")))
+        for optimizer in (sgd(0.5), LossScaleOptimizer(sgd(0.5), "dynamic"))
+    )
+    assert ours - bare == 2 * 2

@@ -8,12 +8,16 @@ import tensorflow as tf
 
 from scalekeeper.testing import gpu
 from scalekeeper_test_support.installed_keras import global_policy
+from scalekeeper_test_support.repository import load_script
 
 pytestmark = pytest.mark.long
 
 
 def test_what_is_measured(tmp_path):
-    """The file has times of every step, of two models whose losses fall, and the dtype policy is as it was."""
+    """The file has times of every step, of two models whose losses fall, and becomes a line of docs/performance.md.
+
+    The dtype policy is as it was.
+    """
     before = global_policy().name
     path = tmp_path / "gpu.json"
     gpu.main(["--tiny", "--output", str(path)])
@@ -29,4 +33,6 @@ def test_what_is_measured(tmp_path):
         assert row["losses"] == sorted(row["losses"], reverse=True)
         assert np.isfinite(row["losses"]).all()
     assert measured["replicas"] == {"replicas": 0}
+    line = load_script("benchmarks/render.py").gpu_reports_table([measured]).splitlines()[2]
+    assert line.startswith(f"| none | {tf.__version__}, Keras ")
     assert global_policy().name == before == "float32"

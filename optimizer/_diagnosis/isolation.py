@@ -135,7 +135,8 @@ def restored(model: Any) -> Iterator[None]:
 
 
 def _is_same(old: Any, new: Any) -> bool:
-    return bool(old.tobytes() == new.tobytes())  # NaN too
+    first, second = (np.ascontiguousarray(each).reshape(-1).view(np.uint8) for each in (old, new))  # NaN too
+    return np.array_equal(first, second)
 
 
 def variables_of(optimizer: Any) -> List[Any]:

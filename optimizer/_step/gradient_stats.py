@@ -113,7 +113,7 @@ def _is_largest_finite(bucket: Bucket) -> Any:
     number would have to be ``rounded``, which XLA for GPUs does not fuse with a reduction: it would write a boolean for
     each number, and read them again.
     """
-    array = _as_real(tf.convert_to_tensor(bucket.values))
+    array: Any = _as_real(tf.convert_to_tensor(bucket.values))
     integers, _ = _EXPONENT[array.dtype]
     magnitudes = tf.bitwise.bitwise_and(tf.bitcast(array, integers), tf.constant(integers.max, integers))
     largest = tf.cast(tf.bitcast(tf.reduce_max(magnitudes), array.dtype), bucket.values.dtype.real_dtype)

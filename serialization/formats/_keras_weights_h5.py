@@ -44,7 +44,7 @@ def has_layout(file: Any) -> bool:
 def take(state: TrainingState, source: H5, file: Any, model_config: Optional[Mapping[str, Any]]) -> None:
     """Take the variables of model and optimizer; the names of layers come from the model's configuration."""
     has_names = bool(_layer_configs(model_config))
-    others = _Walk(state, source, has_names=False).of_object(file, model_config, ())
+    others = _Walk(TrainingState(state.writer), source, has_names=False).of_object(file, model_config, ())
     for owner, path, position, value in _Walk(state, source).of_object(file, model_config, ()):
         name = _unique(owner, state.variables)
         state.names_by_attribute[name] = next(others)[0]

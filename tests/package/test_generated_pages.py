@@ -48,6 +48,24 @@ def test_the_tables_of_gpus_are_made_from_the_results():
     assert with_parts(text, render.parts_of_gpu_page(render.results()), "gpu.md") == text
 
 
+def test_a_report_of_a_gpu_becomes_a_line(tmp_path):
+    """A report of `python -m scalekeeper.testing.gpu` is shown as ratios; without any, the page has a sentence."""
+    render = load_script("benchmarks/render.py")
+    assert render.gpu_reports_table(render.gpu_reports(str(tmp_path))) == "No figures have come in yet."
+    step = {"bare": 1.0, "own": 3.0, "ours": 2.0}
+    report = {
+        "environment": {"tensorflow": "2.15.1", "keras": "2.15.0", "gpus": ["A100"]},
+        "steps": [{"set": name, "optimizer": inner, **step} for name in render.SETS for inner in ("SGD", "Adam")],
+        "operations": {who: {"copies_to_host": count} for who, count in (("bare", 0), ("own", 2), ("ours", 2))},
+        "fit": [{"model": name, "own": 4.0, "ours": 3.0} for name in ("convolutional", "transformer")],
+    }
+    (tmp_path / "a.json").write_text(json.dumps(report), encoding="utf-8")
+    lines = render.gpu_reports_table(render.gpu_reports(str(tmp_path))).splitlines()
+    ratios = " | ".join(["0.50"] * 6)
+    assert lines[2:] == [f"| A100 | 2.15.1, Keras 2.15.0 | {ratios} | 0.750 | 0.750 | 0 / 2 / 2 |"]
+    assert {line.count("|") for line in lines} == {12}
+
+
 def test_the_tables_of_reliability_are_made_from_the_results():
     """`python compat_tests/reliability/render.py` would not change the page."""
     render, text = load_script("compat_tests/reliability/render.py"), page("reliability.md")
