@@ -309,15 +309,15 @@ class _Live:
         for owner, rule in matching.rules.items():
             if rule not in (ORDER, STRUCTURE, POSITION) or owner not in self._shapes:
                 continue
-            layer, around = owner.rpartition("/")[0], None
+            layer, group = owner.rpartition("/")[0], None
             if connections is not None:
                 names = tuple(self._names.get(owner, owner).split("/")[:-1])
                 around = connections.find(names)
                 # Keras itself has loaded those of a .keras file by attributes
                 if around is None or len(names) <= len(around) or matching.pairs[owner] in state.numbered:
                     continue
-                around = (around, layer_key(names, self.classes))
-            groups.setdefault(around, {}).setdefault(layer, []).append(self._shapes[owner])
+                group = (around, layer_key(names, self.classes))
+            groups.setdefault(group, {}).setdefault(layer, []).append(self._shapes[owner])
         found = []
         for layers in groups.values():
             shapes = list(layers.values())
@@ -354,10 +354,8 @@ class _Live:
         owners = {id(variable): owner for owner, variable in self.variables.items()}
         found = []
         for model in functional_models_in(self._model):
-            inside = {
-                owner for owner in (owners.get(id(each)) for each in weights_of(model)) if owner in matching.rules
-            }
-            connections = connections_in(model) if any(matching.rules[owner] == PATH for owner in inside) else None
+            rules = {matching.rules.get(owners.get(id(each), "")) for each in weights_of(model)}
+            connections = connections_in(model) if PATH in rules else None
             shapes = shapes_by_owner(weights_of(model))
             if connections is not None and needs_connections(shapes, nested_names(model), self.classes, connections):
                 found.append(
