@@ -86,18 +86,18 @@ def test_step():
 
 
 def test_load_model(saved):
-    """At most 40 modules and 50 crossings load an H5 model, with the checks of what was loaded."""
+    """At most 43 modules and 50 crossings load an H5 model, with the checks of what was loaded."""
     scalekeeper.load_model(saved)  # what runs once in a process is not counted, whichever test comes first
     with CallPath() as path:
         scalekeeper.load_model(saved)
-    assert (len(path.modules) <= 40, path.crossings <= 50) == (True, True), (sorted(path.modules), path.crossings)
+    assert (len(path.modules) <= 43, path.crossings <= 50) == (True, True), (sorted(path.modules), path.crossings)
 
 
 def test_convert(saved, tmp_path):
-    """At most 46 modules and 82 crossings convert an H5 model for another TensorFlow."""
+    """At most 49 modules and 84 crossings convert an H5 model for another TensorFlow."""
     with CallPath() as path:
         scalekeeper.convert(saved, tmp_path / "old.h5", to="2.10", allow_loss=True)
-    assert (len(path.modules) <= 46, path.crossings <= 82) == (True, True), (sorted(path.modules), path.crossings)
+    assert (len(path.modules) <= 49, path.crossings <= 84) == (True, True), (sorted(path.modules), path.crossings)
 
 
 def test_a_call_is_counted():

@@ -92,6 +92,7 @@ def test_aliases_stand_for_what_they_refer_to():
         ("? [1]\n: 2", ("a key must be text, not a list or mapping", 1, 3)),
         ("5: x", ("a key must be text, not 5", 1, 1)),
         ("~: x", ("a key must be text, not None", 1, 1)),
+        ("\t- x", ("YAML does not allow tabs for indentation; use spaces", 1, 1)),
         ("a: 1\n---\nb: 2", ("a second document starts here; a file holds one", 2, 1)),
         ("a: \x07", ("the character U+0007 is not allowed in YAML", 1, 4)),
         ("", ("the document is empty", 1, 1)),
@@ -104,7 +105,7 @@ def test_yaml_that_is_refused(text, expected):
     assert problem(yaml, text) == expected
 
 
-@pytest.mark.parametrize("text", ["a: b: c", "a: [1", "{", "a: 'x", "\t- x", "%YAML 9\n---\n", "a: |x\n", "- a\nb: c"])
+@pytest.mark.parametrize("text", ["a: b: c", "a: [1", "{", "a: 'x", "%YAML 9\n---\n", "a: |x\n", "- a\nb: c"])
 def test_broken_yaml(text):
     """Every error of PyYAML becomes a message of one line."""
     message, _, _ = problem(yaml, text)

@@ -41,10 +41,14 @@ def test_a_document_is_shown():
 
 
 def test_text_that_is_no_document_is_an_error(tmp_path):
-    """With the place where it stops being one."""
+    """A text is called a text; a configuration that breaks off, with the place where it does."""
     path = tmp_path / "notes.txt"
     path.write_text("to do: [write")
-    with pytest.raises(scalekeeper.UnreadableFileError, match=r"notes.txt:1:\d+"):
+    with pytest.raises(scalekeeper.UnreadableFileError, match=r"notes.txt: a text file; expected one of: H5 file"):
+        scalekeeper.inspect(str(path))
+    path = tmp_path / "broken.json"
+    path.write_text('{"class_name": "LossScaleOptimizer",\n "config": {"dynamic" true}}')
+    with pytest.raises(scalekeeper.UnreadableFileError, match=r"broken.json:2:\d+"):
         scalekeeper.inspect(str(path))
 
 
