@@ -52,12 +52,19 @@ def test_other_types(dtype):
         assert bool(all_finite([tf.cast(tf.constant([1.0, number]), dtype)])) is expected
 
 
+def is_rounded_by_xla(dtype):
+    """Return whether XLA rounds a product to its type; that of 2.16 and 2.17 computes float16 in float32."""
+    doubled = compiled(lambda number: tf.cast(tf.cast(tf.cast(number, tf.float32) * 2.0, dtype), tf.float32))
+    return not np.isfinite(doubled(tf.constant(dtype.max, dtype)))
+
+
 @pytest.mark.parametrize("dtype", [tf.float16, tf.bfloat16, tf.float32, tf.float64, tf.complex64])
 def test_products_in_a_compiled_step(dtype):
     """XLA finds what a number becomes by unscaling: also with a scale below 1, and whatever its sign."""
     largest = float(tf.as_dtype(dtype).real_dtype.max)
     numbers = [2.0, -largest, np.inf, -np.inf, np.nan]
-    for scale, expected in ((2.0, [True, True, False, False, False]), (0.5, [True, False, False, False, False])):
+    is_kept = dtype in (tf.float16, tf.bfloat16) and not is_rounded_by_xla(dtype)
+    for scale, expected in ((2.0, [True, True, False, False, False]), (0.5, [True, is_kept, False, False, False])):
 
         def check(number, scale=scale):
             unscaled = unscale_gradients([tf.stack([tf.constant(-1.0, dtype), number])], tf.constant(scale))
