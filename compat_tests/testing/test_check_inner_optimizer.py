@@ -242,6 +242,7 @@ def test_an_exchange_before_the_decision_passes(kind, shape):
     assert outcome.status == "passed", (outcome, error)
 
 
+@pytest.mark.skipif(not shapes(KERAS.SGD(0.5)), reason="optimizers of 2.0 and 2.1 have no method to average in")
 def test_a_wrapper_with_the_name_of_its_class():
     """If the file names the class of Keras instead, the message tells the two apart."""
     shape = shapes(KERAS.SGD(0.5))[0]

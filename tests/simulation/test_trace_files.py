@@ -78,7 +78,7 @@ def test_handmade_files_are_traces_too(tmp_path):
         ("largest\n1\n1e39\n", ":3: largest: 1e+39 is larger than float32 holds (3.4e38)"),
         ("largest,scale\n1,1\n1,0\n", ":3: scale: 0 is not a scale"),
         ("largest\n1\n\n2\n", ":3: an empty line between steps"),
-        ("largest\n" + "1" * 5000, ":2: longer than 1000 characters: so it is not a step"),
+        ("largest\n" + "1" * 5000, ":2: longer than 1000 characters, so it is not a step"),
         ("# {}\nlargest\n1\n", ':1: the facts do not say "format": "scalekeeper trace", but {}'),
         ("# {\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
         ("# " + "[" * 5000 + "\nlargest\n1\n", ":1: not a trace: what stands there is not JSON"),
