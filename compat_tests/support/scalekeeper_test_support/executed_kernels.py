@@ -7,6 +7,7 @@ graph is imported once more, which infers the shapes. Which kernels a GPU has is
 
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+import contextlib
 import glob
 import importlib
 import json
@@ -14,9 +15,11 @@ import os
 import re
 import shutil
 import tempfile
+from unittest import mock
 
 import tensorflow as tf
 
+from scalekeeper.optimizer._step import gradient_stats
 from scalekeeper_test_support.repository import repository_path
 
 GPU_KERNELS = repository_path("benchmarks", "gpu_kernels.json")
@@ -108,6 +111,14 @@ def cost_of(kernels: Iterable[Kernel]) -> Cost:
 # The executed operations
 
 
+@contextlib.contextmanager
+def _as_for_a_gpu() -> Iterator[None]:
+    """Let scalekeeper make the steps that it makes where TensorFlow has a GPU."""
+    with mock.patch.object(gradient_stats, "has_gpu", return_value=True):
+        yield
+
+
+@_as_for_a_gpu()
 def executed_kernels(make_step: Callable[[], Callable[[], Any]]) -> List[Kernel]:
     """Return the kernels that a call of a step executes, after two calls that do not count.
 
@@ -137,6 +148,7 @@ def executed_kernels(make_step: Callable[[], Callable[[], Any]]) -> List[Kernel]
     return kernels + [each for key, each in described.items() if key not in names and each.predicate in computed]
 
 
+@_as_for_a_gpu()
 def eagerly_executed_kernels(step: Callable[[], Any]) -> List[Kernel]:
     """Return the kernels that a step executes in eager mode."""
     callbacks = importlib.import_module("tensorflow.python.framework.op_callbacks")
