@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import dataclasses
 import json
 
-from ..registry.errors import TranslationError, UnreadableFileError
+from ..registry.errors import TranslationError, UnreadableFileError, shown
 from ._keras_introspection import finalize_layers, installed_keras, version_of
 from ._matching import SAME_NAMES
 from ._variables import assign_all, by_owner, weights_of
@@ -47,13 +47,13 @@ def rebuild(path: str, state: TrainingState, custom_objects: Optional[Mapping[st
             return RebuiltModel(model, named_after(model, state))
         except Exception as error:  # Keras raises many types for files of another version
             if state.model_config is None:
-                raise _not_rebuilt(path, error) from error
+                raise _not_rebuilt(path, error, None) from error
     try:
         model = model_from_config(state.model_config or {}, custom_objects, state.writer.keras)
     except TranslationError as error:
         raise UnreadableFileError(f"{path}: the installed Keras cannot rebuild the model: {error}") from error
     except Exception as error:
-        raise _not_rebuilt(path, error) from error
+        raise _not_rebuilt(path, error, _failing_layer(error, state.model_config)) from error
     state = named_after(model, state)
     _fill(model, state, path)
     return RebuiltModel(model, state)
@@ -110,12 +110,40 @@ def _known_objects(custom_objects: Optional[Mapping[str, Any]]) -> Dict[str, Any
     return {**forgotten, **activations(), **(custom_objects or {})}
 
 
-def _not_rebuilt(path: str, error: Exception) -> UnreadableFileError:
+def _not_rebuilt(path: str, error: Exception, layer: Optional[str]) -> UnreadableFileError:
+    what = "model" if layer is None else f"layer {shown(layer)}"
+    # before these words, Keras 3 repeats the configurations of all layers around
+    message = str(error).rpartition("Exception encountered: ")[2]
     return UnreadableFileError(
-        f"{path}: the installed Keras cannot rebuild the model ({type(error).__name__}: {error}). If it has classes or "
-        "functions of your own, call load_model(path, custom_objects={'Name': Class}); or build the model in code, "
-        "compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
+        f"{path}: the installed Keras cannot rebuild the {what} and raises {type(error).__name__}({message}). If the "
+        "model has classes or functions of your own, call load_model(path, custom_objects={'Name': Class}); or build "
+        "the model in code, compile it with a LossScaleOptimizer, and call scalekeeper.restore(model, path)"
     )
+
+
+def _failing_layer(error: Optional[BaseException], model_config: Any) -> Optional[str]:
+    """Return the layer that Keras was rebuilding when it raised an error, which may not name it.
+
+    It is the last one among the arguments of the functions that the error has passed: a layer, or its configuration.
+    """
+    names = set(_names_of_leaves(model_config))
+    found = None
+    while error is not None:
+        traceback, error = error.__traceback__, error.__context__  # Keras 3 raises another error at each level
+        while traceback is not None:
+            frame = traceback.tb_frame
+            for argument in frame.f_code.co_varnames[: frame.f_code.co_argcount]:
+                name = _name_of_layer(frame.f_locals.get(argument))
+                found = name if isinstance(name, str) and name in names else found
+            traceback = traceback.tb_next
+    return found
+
+
+def _name_of_layer(value: Any) -> Any:
+    """Return the name of a layer, which may be half made, or of a layer's configuration; None for anything else."""
+    if isinstance(value, installed_keras().layers.Layer):
+        value = vars(value)
+    return value.get("name", value.get("_name")) if isinstance(value, dict) else None
 
 
 def _fill(model: Any, state: TrainingState, path: str) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+import scalekeeper
 from scalekeeper import TranslationError
 from scalekeeper.serialization.keras._model_config import translate_for_installed_keras
 
@@ -136,3 +137,25 @@ def test_a_layer_of_one_s_own():
     np.testing.assert_array_equal(np.asarray(model(np.ones((1, 3), "float32"))), [[2.0, 2.0, 2.0]])
     with pytest.raises(TranslationError, match="no layer 'Doubling'.*custom_objects"):
         rebuilt(config)
+
+
+def test_an_error_names_the_layer_that_keras_cannot_rebuild(tmp_path):
+    """Whatever Keras raises, and however little its message says."""
+    layers = tf.keras.layers
+
+    class Scaling(layers.Layer):
+        def call(self, values):
+            return values * 2.0
+
+    class NotRebuilt(Scaling):
+        def __init__(self, **options):
+            raise KeyError("start")
+
+    inputs = tf.keras.Input((3,), name="x")
+    values = Scaling(name="middle")(layers.Dense(2, name="before")(inputs))
+    model = tf.keras.Model(inputs, layers.Dense(1, name="after")(values))
+    model.compile(scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(0.1)), "mse")
+    path = str(tmp_path / "model.h5")
+    scalekeeper.save_model(model, path, probe=False)
+    with pytest.raises(scalekeeper.UnreadableFileError, match=r"cannot rebuild the layer 'middle' and raises \w+Error"):
+        scalekeeper.load_model(path, custom_objects={"Scaling": NotRebuilt})
