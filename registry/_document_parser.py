@@ -31,6 +31,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
 _NAN = re.compile(r"\.(?:nan|NaN|NAN)")
 
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
 
 
@@ -209,6 +210,9 @@ def _require_text_key(node: Node, event: Event) -> None:
     if event.kind != "scalar" or not isinstance(node.value, str):
         what = "a list or mapping" if node.children is not None else shown(node.value)
         raise UnreadableError(f"a key must be text, not {what}", node.span.start, node.span.end - node.span.start)
+    if node.value == "<<":
+        message = "YAML 1.2 has no merge keys: write the keys themselves, or put them into a file and include it"
+        raise UnreadableError(message, node.span.start, node.span.end - node.span.start)
 
 
 def _yaml_events(text: str) -> Iterator[Event]:
@@ -297,7 +301,10 @@ def _json_events(text: str) -> Iterator[Event]:
             yield Event("close", start, end)
         elif token not in ":,":
             is_integer = re.fullmatch(r"-?[0-9]+", token) is not None
-            yield Event("scalar", start, end, _integer(token, start) if is_integer else json.loads(token))
+            value = _integer(token, start) if is_integer else json.loads(token)
+            if isinstance(value, str) and _HALF_CHARACTER.search(value):
+                raise UnreadableError("half of a pair of \\u escapes is not a character", start, end - start)
+            yield Event("scalar", start, end, value)
 
 
 class _NotJsonError(Exception):

@@ -11,7 +11,7 @@ import os
 import re
 
 from ._argument_checks import is_model, is_optimizer, path_of, unexpected
-from ._document_files import finding, is_json, parsed, source_at
+from ._document_files import error_at, finding, is_json, parsed, source_at
 from ._document_parser import MAX_NODES, Node
 from ._import_paths import AllowList
 from ._includes import with_includes
@@ -192,6 +192,7 @@ def check_loss_scale(
         )
         if not is_document:
             root = root.with_children({"loss_scale": root}, {"loss_scale": root.span})
+        _require_known_keys(overrides)
         root = _resolved(root, access, overrides)
         return _loss_scale_of(root, access, ("loss_scale",) if is_document else ())
     except DocumentError as error:
@@ -207,8 +208,19 @@ def changed_loss_scale(
     """
     span = Span(Source("POLICY", text), 0, len(text))
     root = Node(span).with_children({"loss_scale": Node(span, spec)}, {"loss_scale": span})
+    _require_known_keys(overrides)
     root = _resolved(root, access, overrides)
     return _loss_scale_of(root, access, ("loss_scale",))
+
+
+def _require_known_keys(overrides: Sequence[Override]) -> None:
+    """Raise an error for an override that would be ignored with the rest of the document because of its name."""
+    for override in overrides:
+        key = override.path[0]
+        if key not in KEYS:
+            remedy = f"A parameter of the loss scale is loss_scale.{dotted(override.path)}."
+            message = unknown("key", key, KEYS, remedy=remedy)
+            raise error_at(override.span, message, "extra_forbidden", override.path)
 
 
 def _loss_scale_of(root: Node, access: Access, shown_path: Tuple[str, ...]) -> Tuple[Any, Any]:

@@ -69,6 +69,19 @@ def test_json_for_programs():
     assert (policy["steps_lost"], policy["state"]) == (1, {"current_loss_scale": 16384.0, "good_steps": 3})
 
 
+@pytest.mark.parametrize("policy", ["dynamic", "128", "{name: dynamic}", "train.yaml"])
+@pytest.mark.parametrize("override", ["minimum=2", "loss_scal.minimum=2", "~minimum"])
+def test_an_override_that_would_be_ignored(policy, override, tmp_path, monkeypatch):
+    """A key that a document does not have is an error that points into the override, although the rest is ignored."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.yaml").write_text("optimizer: adam\nloss_scale: dynamic\n")
+    code, output = run(policy, "--steps", 10, "--set", override)
+    column = 2 if override.startswith("~") else 1
+    assert (code, output.startswith(f"Error: <override 1>:1:{column}: ")) == (1, True)
+    assert "unknown key" in output
+    assert run(policy, "--steps", 10, "--set", "optimizer.learning_rate=0.1")[0] == 0
+
+
 @pytest.mark.parametrize("ending", ["csv", "npz"])
 def test_a_recorded_trace(tmp_path, ending):
     """All of its steps, or the first ones; with its limit, or another."""

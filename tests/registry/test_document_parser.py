@@ -92,6 +92,10 @@ def test_aliases_stand_for_what_they_refer_to():
         ("? [1]\n: 2", ("a key must be text, not a list or mapping", 1, 3)),
         ("5: x", ("a key must be text, not 5", 1, 1)),
         ("~: x", ("a key must be text, not None", 1, 1)),
+        (
+            "a: &x {b: 1}\nc:\n  <<: *x\n",
+            ("YAML 1.2 has no merge keys: write the keys themselves, or put them into a file and include it", 3, 3),
+        ),
         ("\t- x", ("YAML does not allow tabs for indentation; use spaces", 1, 1)),
         ("a: 1\n---\nb: 2", ("a second document starts here; a file holds one", 2, 1)),
         ("a: \x07", ("the character U+0007 is not allowed in YAML", 1, 4)),
@@ -115,8 +119,8 @@ def test_broken_yaml(text):
 
 def test_json_values():
     """Everything JSON has, with tabs for white space and escapes in strings."""
-    text = '{\t"a": [1, -2.5e-1, true, false, null, "\\u00e9\\"\\\\ {[,:"],\r\n "b": {}, "c": []}'
-    assert json(text).plain() == {"a": [1, -0.25, True, False, None, 'é"\\ {[,:'], "b": {}, "c": []}
+    text = '{\t"a": [1, -2.5e-1, true, false, null, "\\ud83d\\ude00\\u00e9\\"\\\\ {[,:"],\r\n "b": {}, "c": []}'
+    assert json(text).plain() == {"a": [1, -0.25, True, False, None, '😀é"\\ {[,:'], "b": {}, "c": []}
 
 
 @pytest.mark.parametrize(
@@ -127,6 +131,8 @@ def test_json_values():
         ('{"a": NaN}', ("not JSON: NaN is not a JSON number", 1, 7)),
         ('{"a": -Infinity}', ("not JSON: -Infinity is not a JSON number", 1, 7)),
         ('{"a": 1', ("not JSON: Expecting ',' delimiter", 1, 7)),
+        ('{"a": "\\ud800"}', ("half of a pair of \\u escapes is not a character", 1, 7)),
+        ('{"\\udc00": 1}', ("half of a pair of \\u escapes is not a character", 1, 2)),
         ("", ("the document is empty", 1, 1)),
         (" \n ", ("the document is empty", 1, 1)),
         ('{"a": ' + "9" * 5000 + "}", ("a number of 5000 digits is too large", 1, 7)),
