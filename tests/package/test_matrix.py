@@ -115,7 +115,7 @@ def test_the_environments_of_a_generation_cover_every_value(tests):
 
 @given(st.sets(st.text("abcdef", min_size=1), min_size=1))
 def test_generations_divide_many_values(values):
-    """Each generation runs at least three values, or all there are, and the generations together run every one."""
+    """Each generation runs at least two values, or all there are, and the generations together run every one."""
     covered = []
     for names in FAST:
         share = tensorflow_versions.share_of(names[0])

@@ -1,6 +1,6 @@
 """Which tests the fast run of the matrix has, and which it leaves to the environments ``-every``.
 
-The rule: in the fast environments of one Keras generation together, every test function runs, with at least three
+The rule: in the fast environments of one Keras generation together, every test function runs, with at least two
 values of each of its parameters; further values are divided among the generations. Tests with the marker ``whole`` run
 with every value in each generation. Tests with the marker ``slow`` (most of them start processes) run once in all
 generations together, those of one file in the same environment, because they share what a fixture has made. Tests with
@@ -13,7 +13,7 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tup
 import zlib
 
 # how many values of a parameter each generation runs at least
-FEWEST_VALUES = 3
+FEWEST_VALUES = 2
 
 
 class CollectedTest(NamedTuple):
@@ -60,11 +60,11 @@ def cases_by_function(tests: Iterable[CollectedTest]) -> Iterable[Sequence[Colle
 
 
 def values_of_generation(cases: Sequence[CollectedTest]) -> Set[Tuple[str, str]]:
-    """Return what the environments of a generation cover of one function: at least three values of each parameter.
+    """Return what the environments of a generation cover of one function: at least two values of each parameter.
 
     >>> cases = [CollectedTest(f"t[{a}]", "t", {"a": a}, ("py310-tf210",), share=(1, 4)) for a in "abcdefgh"]
     >>> sorted(value for _, value in values_of_generation(cases))
-    ['b', 'f', 'h']
+    ['e', 'g']
     """
     number, generations = cases[0].share
     values: Dict[str, Set[str]] = {}
