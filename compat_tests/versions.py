@@ -66,37 +66,44 @@ def read_installs():
 
 
 def parts_of_page(results, installs):
-    """Return the table: a row for each environment."""
-    lines = ["| environment | TensorFlow | " + " | ".join(COLUMNS) + " | pip commands | run |"]
-    lines.append("|---" * (len(COLUMNS) + 4) + "|")
+    """Return the tables of passed and of failed tests, and the environments that have not run."""
+    lines = ["| environment | TensorFlow | " + " | ".join(COLUMNS) + " | failed | pip commands | run |"]
+    lines.append("|---|---" + "|--:" * (len(COLUMNS) + 2) + "|---|")
     for each in ENVIRONMENTS:
         row = results.get(each.name)
-        cells = [cell(*row["counts"][column]) for column in COLUMNS] if row else ["not run"] * len(COLUMNS)
-        run = f"{row['run']}, {row['date']}" if row else ""
-        commands = str(installs.get(each.tensorflow, "not run"))
-        lines.append("| " + " | ".join([f"`{each.name}`", each.tensorflow, *cells, commands, run]) + " |")
-    return {"versions": "\n".join(lines), "failures": "\n".join(failures(results))}
+        if row:
+            passed = [str(row["counts"][column][0] or "–") for column in COLUMNS]
+            failed = f"[{len(row['failed'])}](#tests-that-failed)" if row["failed"] else "–"
+            commands = str(installs.get(each.tensorflow, "not run"))
+            cells = [f"`{each.name}`", each.tensorflow, *passed, failed, commands, f"{row['run']}, {row['date']}"]
+            lines.append("| " + " | ".join(cells) + " |")
+    left_out = [f"`{each.name}`" for each in ENVIRONMENTS if each.name not in results]
+    not_run = f"{len(left_out)} of {len(ENVIRONMENTS)} environments have not run: {', '.join(left_out)}."
+    return {
+        "versions": "\n".join(lines),
+        "not run": not_run if left_out else "All environments have run.",
+        "failures": "\n".join(failures(results)),
+    }
 
 
 def failures(results):
-    """Return a table of the tests that failed, with the reason that is known of each."""
+    """Return a table of the tests that failed: a row for each reason, with its tests and environments."""
     with open(REASONS, encoding="utf-8") as stream:
         reasons = json.load(stream)
-    lines = ["| environment | test | reason |", "|---|---|---|"]
+    tests, environments = {}, {}  # reason → test → its cases; reason → environments
     for each in ENVIRONMENTS:
         for node in results.get(each.name, {}).get("failed", ()):
             found = [
                 line["reason"] for line in reasons if re.search(line["environment"], each.name) and line["test"] in node
             ]
-            lines.append(f"| `{each.name}` | `{node.split('/')[-1]}` | {found[0] if found else '**not known**'} |")
+            reason = found[0] if found else "**not known**"
+            tests.setdefault(reason, {}).setdefault(node.split("/")[-1].partition("[")[0], set()).add(node)
+            environments.setdefault(reason, {})[f"`{each.name}`"] = None
+    lines = ["| reason | tests | environments |", "|---|---|---|"]
+    for reason, cases in tests.items():
+        names = [f"`{name}`" + (f" ({len(nodes)} cases)" if len(nodes) > 1 else "") for name, nodes in cases.items()]
+        lines.append(f"| {reason} | {'<br>'.join(names)} | {'<br>'.join(environments[reason])} |")
     return lines
-
-
-def cell(passed, failed):
-    """Return how many tests passed and failed."""
-    if failed:
-        return f"**{failed} failed** of {passed + failed}"
-    return str(passed) if passed else "–"
 
 
 def main(folders):

@@ -16,7 +16,7 @@ _SHORTEST = -1  # the index of the window of one step, before the first of the l
 
 @loss_scales.register("adaptive_window", description="float16: fast growth at the start, then stable.")
 class AdaptiveWindowLossScale(LossScale):
-    """A dynamic loss scale whose window, the good steps it takes to grow, lengthens and shortens.
+    """A dynamic loss scale that grows after a window of finite steps, which becomes longer and shorter.
 
     State: ``current_loss_scale`` (float32); ``good_steps``, ``window_place``, ``raises`` and ``drops`` (int64).
 

@@ -29,8 +29,8 @@ class DynamicLossScale(LossScale):
     - ``hysteresis_left`` returns to ``hysteresis`` when the scale grows, at every finite step, or never (``refill``);
       with ``refill_on_backoff`` also after each back-off.
 
-    The first three parameters and the rule at the defaults are those of TensorFlow's ``DynamicLossScale``. The others
-    make it the rule of other libraries, which ``scalekeeper list`` has under the names ``dynamic/…``.
+    The first three parameters, and the rule with the defaults of the others, are those of TensorFlow's
+    ``DynamicLossScale``. With other values it follows the rules of other libraries: see the presets ``dynamic/…``.
 
     Example:
         >>> from scalekeeper import DynamicLossScale

@@ -73,7 +73,8 @@ class LossScaleOptimizer:
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
         inner_optimizer: Another name for ``optimizer``.
-        dynamic: With the next two, what newer versions of TensorFlow take instead of ``loss_scale``.
+        dynamic: Whether the loss scale is dynamic or fixed. TensorFlow 2.4 and later have this argument and the next
+            two, instead of ``loss_scale``.
         initial_scale: The initial or fixed loss scale.
         dynamic_growth_steps: The finite steps in a row after which a dynamic loss scale grows.
         name: The name of the optimizer, where Keras gives it one.
@@ -92,7 +93,7 @@ class LossScaleOptimizer:
         StrategyError: Under a ``tf.distribute`` strategy that loss scaling does not support.
 
     Versions:
-        TensorFlow 2.0 to 2.21, with every optimizer of their Kerases. Members that not every version has name their
+        TensorFlow 2.0 to 2.21, with all optimizers of their Keras. Members that some versions lack list their
         versions. Keras 3 adds the variables ``dynamic_scale`` and ``step_counter``.
 
     Example:
@@ -239,7 +240,7 @@ class LossScaleOptimizer:
 
     @property
     def loss_scale(self) -> Any:
-        """The policy; calling it returns the current loss scale, which it also stands for in arithmetic.
+        """The policy. Calling it returns the current loss scale; in arithmetic, it works as that number.
 
         From TensorFlow 2.4 on, TensorFlow's own class has a tensor here.
         """
@@ -352,7 +353,7 @@ class LossScaleOptimizer:
         skip_gradients_aggregation: bool = False,
         return_decision: bool = False,
     ) -> Any:
-        """Apply unscaled gradients if the policy decides so, and update the loss scale.
+        """Apply unscaled gradients, unless the policy skips the step, and update the loss scale.
 
         Args:
             grads_and_vars: Pairs of an unscaled gradient and a variable.
@@ -611,7 +612,7 @@ class LossScaleOptimizer:
 
         Args:
             given: The result of ``state_dict``, on this version or another.
-            variables: The variables that the optimizer trains. It knows them once it has taken a step.
+            variables: The variables that the optimizer trains. Not needed after it has taken a step.
 
         Raises:
             ArgumentError: If the variables are neither given nor known.

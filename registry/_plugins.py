@@ -472,7 +472,7 @@ class Registry:
 
         Raises:
             InvalidSpecError: The spec is not valid; ``problems`` lists why.
-            InvalidSpecTypeError: The spec has a type that no spec has.
+            InvalidSpecTypeError: The spec has a type that is not allowed.
             PluginLoadError: The plugin can't be imported.
 
         Example:

@@ -93,7 +93,7 @@ class InvalidSpecError(ScalekeeperError, ValueError):
 
 
 class InvalidSpecTypeError(InvalidSpecError, TypeError):
-    """Raised when a spec has a type that no spec has. TensorFlow's own class raises TypeError for it from 2.4 on.
+    """Raised when a spec has a type that is not allowed. TensorFlow's own class raises TypeError from 2.4 on.
 
     Example:
         >>> import scalekeeper
@@ -160,7 +160,7 @@ class DocumentError(ScalekeeperError, ValueError):
 
 @_passes_through_autograph
 class PolicyContractError(ScalekeeperError, TypeError):
-    """Raised when a method of a policy returns something else than its contract asks for, or fails.
+    """Raised when a method of a policy does not return what its contract requires, or fails.
 
     Example:
         >>> import scalekeeper
@@ -519,7 +519,7 @@ class IncompleteRestoreWarning(UserWarning):
 
 
 class AssumedOrderWarning(UserWarning):
-    """Warns that a file does not tell which variable is which, and that they were taken in order, as Keras does.
+    """Warns that a file does not distinguish some variables, which were taken in order, as Keras takes them.
 
     :func:`restore` and :func:`load_model` give it.
 

@@ -6,12 +6,11 @@ import math
 
 import numpy as np
 
-from ..registry._argument_checks import unexpected
 from ..registry._plugins import loss_scales
 from ._result import Simulation
 from ._simulator import simulate
 from ._summary_table import percent, scale_text
-from ._traces import Trace, checked_limit
+from ._traces import Trace, checked_limit, require_trace
 
 HEADROOM = 2.0
 SHORT = 1000  # steps: a dynamic policy does not grow in fewer
@@ -112,8 +111,7 @@ def recommend(
         >>> found.fixed_scale, found.loss_scale["name"]
         (16384.0, 'dynamic')
     """
-    if not isinstance(trace, Trace):
-        raise unexpected("recommend(trace) with read_trace(path) or a Trace", "a Trace", trace)
+    require_trace(trace, "recommend(trace)")
     limit = trace.limit if limit is None else checked_limit(limit)
     fixed, fixed_reason = _fixed_scale(trace, limit, headroom)
     start = _start(trace, limit, fixed)

@@ -3,7 +3,6 @@
 from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 import itertools
-import os
 
 import numpy as np
 
@@ -16,7 +15,7 @@ from ..registry._plugins import loss_scales
 from ..registry.errors import InvalidSpecError, Problem, shown
 from ._result import Simulation
 from ._step_codegen import PROGRESS_INTERVAL, generate_loop
-from ._traces import Trace, checked_limit
+from ._traces import Trace, checked_limit, require_trace
 
 Progress = Callable[[int], None]
 Array = Any
@@ -96,9 +95,7 @@ def simulated_policy(spec: Any) -> LossScale:
 def _run(
     fill: Callable[..., State], policy: LossScale, trace: Trace, limit: Optional[float], progress: Optional[Progress]
 ) -> Simulation:
-    if not isinstance(trace, Trace):
-        instead = "" if isinstance(trace, (str, os.PathLike)) else "; Trace([1.0, …]) makes one of numbers"
-        raise unexpected("simulate(policy, trace) with read_trace(path) or a Trace", "a Trace", trace, instead)
+    require_trace(trace, "simulate(policy, trace)")
     limit = trace.limit if limit is None else checked_limit(limit)
     steps = len(trace)
     output = _Output(np.empty(steps, np.float32), np.empty(steps, bool), np.empty(steps, bool))

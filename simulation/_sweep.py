@@ -11,7 +11,7 @@ from ..lossscales.contract import LossScale
 from ..registry._merging import as_mapping, node_of
 from ..registry.errors import ArgumentTypeError, InvalidSpecError, Problem, shown
 from ._simulator import simulate, simulated_policy
-from ._traces import Trace
+from ._traces import Trace, require_trace
 
 MOST_COMBINATIONS = 10_000
 
@@ -108,7 +108,7 @@ def sweep(
         The results of all combinations, and the best of them.
 
     Raises:
-        ArgumentTypeError: ``axes`` is not a mapping.
+        ArgumentTypeError: ``trace`` is not a :class:`scalekeeper.Trace`, or ``axes`` is not a mapping.
         InvalidSpecError: The policy, an axis or a combination is not valid. Nothing has been simulated.
 
     Example:
@@ -120,6 +120,7 @@ def sweep(
         >>> found.best_by_mean_scale.values
         {'increment_period': 2, 'backoff_factor': 0.5}
     """
+    require_trace(trace, "sweep(policy, trace, axes)")
     base = as_mapping(node_of(policy), ("loss_scale",))
     if base is None:
         message = f"a sweep needs a name, a number or a mapping with a name, not {shown(policy)}"

@@ -3,9 +3,11 @@
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import numbers
+import os
 
 import numpy as np
 
+from ..registry._argument_checks import unexpected
 from ..registry.errors import InvalidSpecError, Problem, shown
 
 FLOAT16_LARGEST = 65504.0
@@ -99,6 +101,13 @@ class Trace:
         """
         limit = self.limit if limit is None else limit
         return overflowing(self.sizes(limit), float(np.float32(scale)), limit)
+
+
+def require_trace(given: Any, call: str) -> None:
+    """Raise :class:`ArgumentTypeError` unless an argument is a :class:`Trace`."""
+    if not isinstance(given, Trace):
+        instead = "" if isinstance(given, (str, os.PathLike)) else "; Trace([1.0, …]) makes one of numbers"
+        raise unexpected(f"{call} with read_trace(path) or a Trace", "a Trace", given, instead)
 
 
 def checked_limit(limit: Any) -> float:

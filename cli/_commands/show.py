@@ -61,7 +61,7 @@ def show_command(
     """
     is_diff = other is not None or other_target is not None
     if as_yaml and (as_json or is_diff):
-        raise click.UsageError("--yaml excludes --json, --diff and --diff-target")
+        raise click.UsageError("--yaml cannot be combined with --json, --diff or --diff-target")
     if other == file == "-":
         raise click.UsageError("standard input can be read once")
     source = source_named_or_exit(file)

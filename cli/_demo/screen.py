@@ -44,7 +44,7 @@ class Screen:
     def begin(self, versions: str, label: str, document: Optional[str]) -> None:
         self.line(f"scalekeeper demo on {versions}", "bold cyan")
         origin = "the bundled document" if document is None else click.format_filename(document)
-        self.line(f"{label}, as {origin} says; files go to {click.format_filename(self._request.folder)}\n")
+        self.line(f"{label}, from {origin}; files go to {click.format_filename(self._request.folder)}\n")
         steps, half = self._request.steps, self._request.half
         self.line("What it does", "bold")
         self.line(

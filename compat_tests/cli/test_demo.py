@@ -92,7 +92,7 @@ def test_it_fits_a_terminal(shown):
 def test_the_given_document_was_used(shown):
     """It is named and copied, and the scale has overflowed before and after the save, and grown again."""
     folder, text = shown
-    assert "sgd with DynamicLossScale, as mine.yaml says" in text
+    assert "sgd with DynamicLossScale, from mine.yaml" in text
     assert (folder / "scalekeeper-demo" / "document.yaml").read_text() == DOCUMENT
     state = scalekeeper.read_state(folder / "scalekeeper-demo" / "saved" / "state.npz")
     half = state["skips"]["total"]

@@ -168,18 +168,30 @@ class Twice(tf.keras.layers.Layer):
         return inputs * 2
 
 
+class Bare(Twice):
+    """A layer of a script, without dtype and trainable in its configuration: Keras 3 writes its class name alone."""
+
+    __module__ = "__main__"
+
+    def get_config(self):
+        return {"name": self.name}
+
+
 def triple(inputs):
     return inputs * 3
 
 
-@pytest.mark.parametrize("make", [Twice, lambda: tf.keras.layers.Dense(1, activation=triple)], ids=["class", "def"])
+@pytest.mark.parametrize(
+    "make", [Twice, Bare, lambda: tf.keras.layers.Dense(1, activation=triple)], ids=["class", "bare class", "def"]
+)
 def test_a_missing_class_or_function_names_custom_objects(tmp_path, make):
     """A model with the user's own layer or activation says how to pass it, and loads with it."""
-    model = tf.keras.Sequential([tf.keras.Input((2,)), make()])
+    inputs = tf.keras.Input((2,))
+    model = tf.keras.Model(inputs, make()(inputs))
     model.compile(LossScaleOptimizer(tf.keras.optimizers.SGD(1.0)), "mse")
     path = str(tmp_path / ("model.keras" if IS_KERAS_3 else "model.h5"))
     scalekeeper.save_model(model, path)
     with pytest.raises(UnreadableFileError, match="own (class|function), pass it in custom_objects"):
         scalekeeper.load_model(path)
-    loaded = scalekeeper.load_model(path, {"Twice": Twice, "triple": triple})
+    loaded = scalekeeper.load_model(path, {"Twice": Twice, "Bare": Bare, "triple": triple})
     np.testing.assert_array_equal(loaded(np.ones((1, 2), "float32")), model(np.ones((1, 2), "float32")))

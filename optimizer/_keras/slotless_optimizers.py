@@ -153,7 +153,7 @@ class SlotlessAdapter(LossScaleOptimizer):
     def exclude_from_weight_decay(self, var_list: Any = None, var_names: Any = None) -> None:
         """Exclude variables, or those with one of these words in their names, from the inner optimizer's weight decay.
 
-        Keras's own class does not tell its inner optimizer.
+        With Keras's own class, this call has no effect on the inner optimizer.
 
         Args:
             var_list: The variables.
@@ -172,9 +172,10 @@ class SlotlessAdapter(LossScaleOptimizer):
         return [iterations, *others]
 
     def get_weights(self) -> List[Any]:
-        """Return the values of ``weights``; a momentum includes the learning rate, as everywhere but in 2.10's RMSprop.
+        """Return the values of ``weights``. A momentum includes the learning rate.
 
-        There it is float64, which holds the product exactly, so that ``set_weights`` restores it to the bit.
+        RMSprop of 2.10 keeps its momentum without the learning rate. The product is float64, which holds it exactly:
+        ``set_weights`` restores the momentum to the bit.
         """
         values = numpy_values(self.weights)
         rate = learning_rate_of(self) if has_bare_momentum(self) else None

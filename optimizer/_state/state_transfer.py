@@ -302,7 +302,7 @@ def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optiona
     variables = list(optimizer._known_variables() if variables is None else variables)
     if state.slots and not variables:
         raise ArgumentError(
-            "the optimizer does not know its variables yet: call load_state_dict(state, model.trainable_variables)"
+            "the optimizer has taken no step, so pass its variables: load_state_dict(state, model.trainable_variables)"
         )
     matching = match_owners(shapes_by_owner(variables), state.owners, is_whole=None, has_numbers=numbers_chosen_names())
     problems = [Problem((owner,), "the state has no such variable", "missing") for owner in matching.missing]

@@ -63,7 +63,7 @@ class ConfigFormat(Format):
 
         def write(path: str) -> None:
             if encoded is None:
-                raise ConversionError(f"{request.source.path}: holds no class and arguments of the optimizer")
+                raise ConversionError(f"{request.source.path}: contains no class and arguments of an optimizer")
             _write_json(path, encoded.config if is_plain else encoded.full_config)
 
         return WritePlan([*self.dropped(request.source), *unread], write)

@@ -298,8 +298,8 @@ class _Translation:
         module = operation.get("module") or module_of_operation(class_name)
         if module is None:
             raise TranslationError(
-                f"the operation {shown(operation['name'])} is a {shown(class_name)}, whose module the file does not "
-                f"name. {_REMEDY}"
+                f"the file has no module for {shown(class_name)}, the class of {shown(operation['name'])}. If it is "
+                f"your own class, pass it in custom_objects, or register it with Keras. {_REMEDY}"
             )
         return {"registered_name": class_name, **operation, "module": module}
 
@@ -445,8 +445,8 @@ class _Translation:
             value = self._rules.silu_name if value in ("silu", "swish") else value
         if value in activations() and not self._has_scalekeeper:
             raise TranslationError(
-                f"{argument}={shown(given)} of the layer {shown(layer)} means something else in {self._where}, which "
-                f"needs scalekeeper to keep the meaning: convert for it without -plain. {_REMEDY}"
+                f"{argument}={shown(given)} of the layer {shown(layer)} means something else in {self._where}. Only "
+                f"scalekeeper can keep the meaning: convert for it without -plain. {_REMEDY}"
             )
         if self._target == 3 and (value in self._custom_names or value in activations()):
             # by its name alone, Keras 3 finds its own functions only

@@ -391,8 +391,8 @@ def encode_function(name: str, entry: Mapping[str, Any]) -> Tuple[Dict[str, Any]
             first = Constant(inputs[0]) if isinstance(inputs[0], (int, float)) else inputs[0]
             return _function_entry(name, _LAMBDA, function), Call(first, arguments)
     raise TranslationError(
-        f"the model computes {shown(name)} by {shown(class_name)}, an operation of Keras 3 that is not a layer and for "
-        "which scalekeeper knows no TensorFlow function: build the model in code, then call "
+        f"the model computes {shown(name)} by {shown(class_name)}, an operation of Keras 3 that is not a layer, for "
+        "which scalekeeper has no TensorFlow function: build the model in code, then call "
         "scalekeeper.restore(model, path)"
     )
 

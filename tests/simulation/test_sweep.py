@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scalekeeper import FixedLossScale, InvalidSpecError, Trace, simulate, sweep
+from scalekeeper import FixedLossScale, InvalidSpecError, Trace, recommend, simulate, sweep
 from scalekeeper.registry.errors import ArgumentError, ArgumentTypeError
 from scalekeeper.simulation import synthetic
 from scalekeeper.simulation._sweep_plot import plot_sweep
@@ -157,3 +157,20 @@ def test_plots_that_are_not_possible(tmp_path):
     with pytest.raises(ArgumentError, match=r"must end with \.png or \.svg"):
         plot_sweep(sweep("dynamic", TRACE.first(5), {"minimum": [1]}), tmp_path / "a.html")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("call", "expected"),
+    [
+        (
+            lambda trace: simulate("dynamic", trace),
+            r"^simulate expects a Trace, got \[1.0\]: call simulate\(",
+        ),
+        (lambda trace: recommend(trace), r"^recommend expects a Trace, got \[1.0\]: call recommend\(trace\)"),
+        (lambda trace: sweep("dynamic", trace, {"minimum": [1]}), r"^sweep expects a Trace, got \[1.0\]: call sweep\("),
+    ],
+)
+def test_a_list_is_not_a_trace(call, expected):
+    """The error names the function that was called, and how to make a trace of numbers."""
+    with pytest.raises(ArgumentTypeError, match=expected + r".*; Trace\(\[1.0, …\]\) makes one of numbers$"):
+        call([1.0])
