@@ -8,9 +8,7 @@ from ..simulation._recommendation import recommend
 from ..simulation._traces import Trace
 from ._magnitudes import Spread
 from ._recording import BACKWARD, BadData, Origin, RunRecord, ScaleFacts
-from ._rules import NOTE, Evidence, Finding, LayerSpreads, findings_of, spreads_of
-
-_DIFFERENT = 0.1  # share of the largest output; float16 alone gives a few thousandths
+from ._rules import DIFFERENT, NOTE, Evidence, Finding, LayerSpreads, findings_of, spreads_of
 
 
 class LayerFigures(NamedTuple):
@@ -150,7 +148,7 @@ def diagnosis_of(
     """Return the diagnosis of a run in float32 and, of a model that computes in float16, of its own run."""
     layers = [spreads_of(record) for record in run.layers.values() if record.magnitudes or record.asked]
     loss_scale, reason = _recommended(run)
-    found = findings_of(Evidence(run, replay, layers, bad_data, facts, loss_scale))
+    found = findings_of(Evidence(run, replay, layers, bad_data, facts, loss_scale, difference))
     origin = run.origin or (None if replay is None else replay.origin)
     return Diagnosis(
         tuple(found),
@@ -208,7 +206,7 @@ def _notes(run: RunRecord, replay: Optional[RunRecord], difference: Optional[flo
             "The outputs in float32 and in float16 could not be compared: they are not all finite, or the model's "
             "train_step does not call the model itself."
         )
-    elif difference > _DIFFERENT:
+    elif difference > DIFFERENT:
         notes.append(
             f"The outputs in float16 differ from those in float32 by {difference:.0%} of the largest: the model is "
             "sensitive to the type, or computes something else in it."
@@ -216,7 +214,7 @@ def _notes(run: RunRecord, replay: Optional[RunRecord], difference: Optional[flo
     kept = sorted({operation.layer for operation, each in run.operations.items() if "float16" in each.dtypes})
     if run.is_float32 and kept:
         notes.append(
-            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. Its losses "
-            "does not show in the figures."
+            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. What is lost "
+            "there does not show in the figures."
         )
     return notes

@@ -35,10 +35,13 @@ DATA, NONFINITE, OVERFLOW, CONSTANT, DIVISOR, WEIGHT, SCALE_TOO_HIGH, VANISHING,
     "frozen",
     "attributed",
 )
+DIFFERENT = 0.1  # share of the largest output; float16 alone gives a few thousandths
 MOST_LOST = 0.01  # share of a layer's gradients that may round to zero at a loss scale that suits it
 _VANISHING = 0.5  # share of a layer's gradients whose loss is a finding
 # operations of Keras's own layers that compute in the layer's type; most others adapt to it
 _HEAVY = ("Mean", "Softmax", "LogSoftmax", "MatMul", "BatchMatMul", "Conv", "Einsum", "Sum", "AvgPool")
+_AGREES = "; with these batches the outputs agree with float32 nevertheless"
+_MASK = "for a mask, use a number that float16 has, such as -1e4; otherwise "
 _IN_FLOAT32 = "Normalization"  # layers of Keras whose sums are float32 anyway
 
 
@@ -116,6 +119,7 @@ class Evidence(NamedTuple):
         bad_data: Values of the data that float16 cannot hold.
         facts: The loss scaling of the optimizer.
         best_scale: The recommended loss scale.
+        difference: How far the outputs of both runs differ, as a share of the largest; None if they were not compared.
     """
 
     run: RunRecord
@@ -124,6 +128,7 @@ class Evidence(NamedTuple):
     bad_data: Sequence[BadData]
     facts: ScaleFacts
     best_scale: Optional[float]
+    difference: Optional[float]
 
     @property
     def origin(self) -> Optional[Origin]:
@@ -143,6 +148,23 @@ class Evidence(NamedTuple):
             return True
         replayed = self.replay.layers.get(layer.path)
         return replayed is not None and "float16" in replayed.output_dtypes
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the run in float16 ended with finite numbers and the outputs of the run in float32."""
+        if self.replay is None or self.origin is not None:
+            return False
+        return self.run.is_float32 and self.difference is not None and self.difference <= DIFFERENT
+
+    def agrees_in(self, path: str) -> bool:
+        """Return whether :attr:`agrees` holds, and the outputs of this layer have the same magnitudes in both runs."""
+        if not self.agrees or self.replay is None:
+            return False
+        records = [run.layers.get(path) for run in (self.run, self.replay)]
+        one, other = (None if each is None else spreads_of(each).activations for each in records)
+        if one is None or other is None:
+            return True  # the loss, which is finite
+        return abs(one.zero - other.zero) <= MOST_LOST and abs(one.largest - other.largest) <= DIFFERENT * one.largest
 
 
 def findings_of(evidence: Evidence) -> List[Finding]:
@@ -235,7 +257,12 @@ def _origin(evidence: Evidence) -> Iterator[Finding]:
         return
     else:
         message += "; in float32 it is finite" if is_compared else ""
-        advice = _float32_advice(origin.layer)
+        largest = _largest_gradient(evidence)
+        if origin.phase == BACKWARD and largest > LARGEST:
+            message += f", but gradients reach {largest:.3g} at a loss scale of 1, and float16 ends at {LARGEST:g}"
+            advice = "make the loss smaller: scale the targets, or the weights of samples and losses"
+        else:
+            advice = _float32_advice(origin.layer)
     yield Finding(NONFINITE, level, origin.layer, origin.operation, origin.phase, message, advice)
 
 
@@ -244,6 +271,13 @@ def _is_scale_to_blame(evidence: Evidence) -> bool:
     highest = [each.highest_scale for each in evidence.layers if evidence.is_float16(each.record)]
     lowest = min((scale for scale in highest if scale is not None), default=None)
     return lowest is not None and 1 <= lowest < evidence.scale
+
+
+def _largest_gradient(evidence: Evidence) -> float:
+    """Return the largest gradient that float16 has to hold at a loss scale of 1."""
+    layers = [each for each in evidence.layers if evidence.is_float16(each.record)]
+    spreads = [spread for each in layers for spread in (each.gradients, each.weight_gradients) if spread is not None]
+    return max((spread.largest for spread in spreads), default=0.0)
 
 
 def _settling(evidence: Evidence) -> Iterator[Finding]:
@@ -264,7 +298,10 @@ def _activations(evidence: Evidence) -> Iterator[Finding]:
             continue
         message = f"outputs up to {spread.largest:.3g}: {spread.overflow:.2%} leave float16's range ({LARGEST:g})"
         advice = _float32_advice(path) + ", or make its inputs or weights smaller"
-        yield Finding(OVERFLOW, ERROR, path, None, FORWARD, message, advice)
+        if evidence.agrees:
+            yield Finding(OVERFLOW, WARNING, path, None, FORWARD, message + _AGREES, _MASK + advice)
+        else:
+            yield Finding(OVERFLOW, ERROR, path, None, FORWARD, message, advice)
 
 
 def _operations(evidence: Evidence) -> Iterator[Finding]:
@@ -276,10 +313,12 @@ def _operations(evidence: Evidence) -> Iterator[Finding]:
             advice = _float32_advice(operation.layer) + ": some devices add in float16"
             yield Finding(OVERFLOW, WARNING, operation.layer, operation.type, FORWARD, message, advice)
         elif _has_overflowed(evidence, operation):
-            message = f"{operation.type} inside the layer reaches {record.largest:.3g}, above float16's {LARGEST:g}"
-            yield Finding(
-                OVERFLOW, ERROR, operation.layer, operation.type, FORWARD, message, _float32_advice(operation.layer)
-            )
+            where = "in the loss" if operation.layer == LOSS else "inside the layer"
+            message = f"{operation.type} {where} reaches {record.largest:.3g}, above float16's {LARGEST:g}"
+            level, advice = ERROR, _float32_advice(operation.layer)
+            if evidence.agrees_in(operation.layer):
+                level, message, advice = WARNING, message + _AGREES, _MASK + advice
+            yield Finding(OVERFLOW, level, operation.layer, operation.type, FORWARD, message, advice)
 
 
 def _is_in_float16(evidence: Evidence, operation: Operation) -> bool:
@@ -314,7 +353,8 @@ def _divisors(evidence: Evidence) -> Iterator[Finding]:
             continue
         message = f"{operation.type} of a number that is {smallest:.3g} and becomes 0 in float16"
         advice = "add an epsilon of at least 1e-4 before it, or " + _float32_advice(operation.layer)
-        yield Finding(DIVISOR, ERROR, operation.layer, operation.type, FORWARD, message, advice)
+        level, end = (WARNING, _AGREES) if evidence.agrees_in(operation.layer) else (ERROR, "")
+        yield Finding(DIVISOR, level, operation.layer, operation.type, FORWARD, message + end, advice)
 
 
 def _constants(evidence: Evidence) -> Iterator[Finding]:
@@ -331,7 +371,8 @@ def _constants(evidence: Evidence) -> Iterator[Finding]:
             continue
         message = f"the constant {each.value:.3g} of {operation.type} is 0 in float16"
         advice = f"use an epsilon of at least 1e-4, or {_float32_advice(each.layer)}"
-        yield Finding(CONSTANT, ERROR, each.layer, operation.type, FORWARD, message, advice)
+        level, end = (WARNING, _AGREES) if evidence.agrees_in(each.layer) else (ERROR, "")
+        yield Finding(CONSTANT, level, each.layer, operation.type, FORWARD, message + end, advice)
 
 
 def _is_custom(evidence: Evidence, path: str) -> bool:

@@ -18,6 +18,7 @@ from ._diagnosis.batches import Batch, bad_data, batches_of, data_of, is_arrays
 from ._diagnosis.isolation import (
     data_as_in_fit,
     optimizers_of,
+    random_states_kept,
     restored,
     running_eagerly,
     variables_of,
@@ -83,7 +84,8 @@ def diagnose(
     _require_diagnosable(model, loss, batch_size, batches)
     loss_scale = _number(loss_scale)
     data = data_of(x, y, sample_weight)
-    steps = batches_of(data, batch_size, batches)
+    with random_states_kept(model):  # a generator may draw from them
+        steps = batches_of(data, batch_size, batches)
     whole = [data] if is_arrays(data.x) else steps
     found_bad = []
     first = 0
@@ -164,7 +166,8 @@ def _is_compiled(model: Any) -> bool:
 
 
 def _samples_in(batch: Batch) -> int:
-    return next((len(each) for each in tf.nest.flatten(batch.x) if getattr(each, "shape", ())), 0)
+    shapes = [getattr(each, "shape", ()) for each in tf.nest.flatten(batch.x)]
+    return next((int(shape[0] or 0) for shape in shapes if len(shape)), 0)  # sparse tensors have no length
 
 
 # Running

@@ -266,7 +266,37 @@ def subclassed():
     return (compiled(Subclassed(), loss_scale=2.0**10), *data())
 
 
-HEALTHY = [convolutions, attention, recurrent, subclassed]
+def masked_text():
+    words = tf.keras.Input((12,), dtype="int32", name="words")
+    embedded = layers.Embedding(20, 8, mask_zero=True, name="embedding")(words)
+    hidden = layers.GRU(8, name="gru")(layers.LSTM(8, return_sequences=True, name="lstm")(embedded))
+    x = np.random.RandomState(1).randint(1, 20, (SAMPLES, 12)).astype("int32")
+    x[:, 8:] = 0
+    outputs = layers.Dense(1, activation="sigmoid", dtype="float32", name="out")(hidden)
+    model = compiled(tf.keras.Model(words, outputs), "binary_crossentropy", 2.0**10)
+    return model, x, np.ones((SAMPLES, 1), np.float32)
+
+
+def autoencoder():
+    image = tf.keras.Input((12, 12, 1), name="image")
+    code = layers.Conv2D(8, 3, strides=2, padding="same", activation="relu", name="encoder")(image)
+    decoded = layers.Conv2DTranspose(8, 3, strides=2, padding="same", activation="relu", name="decoder")(code)
+    outputs = layers.Conv2D(1, 3, padding="same", activation="sigmoid", dtype="float32", name="out")(decoded)
+    x = data(0.5, (12, 12, 1))[0]
+    return compiled(tf.keras.Model(image, outputs), "binary_crossentropy", 2.0**10), x, x
+
+
+def self_normalizing():
+    inside = [
+        layers.Dense(32, activation="selu", name="first"),
+        layers.Dropout(0.1, name="dropout"),
+        layers.Dense(32, activation="elu", name="second"),
+        layers.Lambda(lambda inputs: inputs * 0.5, name="half"),
+    ]
+    return (sequential(*inside, loss="mae", loss_scale=2.0**10), *data())
+
+
+HEALTHY = [convolutions, attention, recurrent, subclassed, masked_text, autoencoder, self_normalizing]
 
 
 @pytest.mark.parametrize("policy", ["mixed_float16", "float32"])
@@ -282,6 +312,135 @@ def test_healthy_model(healthy, policy):
     assert found.is_replayed is (policy == "mixed_float16")
     if found.is_replayed:
         assert found.difference < 0.02
+
+
+# Models that need a closer look
+
+
+def exploding(name):
+    return Computing(lambda inputs: tf.exp(inputs * 20.0), name)
+
+
+def test_operation_between_layers():
+    """An operation that a functional model calls directly is a layer, runs in float32, and is named."""
+    inputs = tf.keras.Input((FEATURES,), name="data")
+    hidden = identity("before")(inputs)
+    exponential = tf.keras.ops.exp(hidden * 20.0) if hasattr(tf.keras, "ops") else tf.exp(hidden * 20.0)
+    outputs = layers.Dense(1, dtype="float32", name="out")(exponential)
+    model = compiled(tf.keras.Model(inputs, outputs))
+    found = diagnose(model, *data())
+    assert "exp" in found.origin.layer.lower()
+    assert (found.origin.operation, found.origin.phase) == ("Exp", "forward")
+    assert "in float32 it is finite" in found.findings[0].message
+    assert found.origin.layer == next(each.layer for each in found.findings if each.kind == "overflow")
+
+
+@pytest.mark.skipif(not hasattr(tf.keras.Model, "train_step"), reason="from 2.2 on")
+def test_gradient_of_a_gradient():
+    """What a training step computes from gradients is outside of all layers: the root of zero, for example."""
+
+    class Penalized(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = dense("first"), layers.Dense(1, dtype="float32", name="last")
+            self.last.kernel_initializer = tf.keras.initializers.Zeros()
+
+        def call(self, inputs):
+            return self.last(self.first(inputs))
+
+        def train_step(self, data):
+            x, y = data
+            x = tf.convert_to_tensor(x)
+            with tf.GradientTape() as tape:
+                with tf.GradientTape() as inner:
+                    inner.watch(x)
+                    outputs = self(x)
+                norms = tf.sqrt(tf.reduce_sum(tf.square(inner.gradient(outputs, x)), axis=-1))
+                penalty = tf.reduce_mean((norms - 1.0) ** 2)
+                loss = tf.reduce_mean((outputs - y) ** 2) + penalty
+            tape.gradient(loss, self.trainable_variables)
+            return {"loss": loss}
+
+    found = diagnose(compiled(Penalized()), *data())
+    assert (found.origin.layer, found.origin.operation, found.origin.phase) == ("loss", "SqrtGrad", "backward")
+    assert "float16 is not the cause" in found.findings[0].advice
+
+
+class Penalizing(layers.Layer):
+    """A layer that adds a sum to the loss, which float16 cannot hold."""
+
+    def call(self, inputs):
+        self.add_loss(tf.cast(tf.reduce_sum(tf.square(inputs)), tf.float32))
+        return inputs * 1e-3
+
+
+def test_penalty_that_overflows():
+    """The layer that adds it to the loss is named, though its outputs are finite."""
+    found = diagnose(sequential(Penalizing(name="penalizing")), *data(200.0))
+    assert (found.origin.layer, found.origin.phase) == ("penalizing", "forward")
+    assert found.findings[0].layer == "penalizing"
+
+
+@pytest.mark.parametrize("makes_strategy", [tf.distribute.MirroredStrategy, tf.distribute.OneDeviceStrategy])
+def test_strategy_of_one_replica(makes_strategy):
+    """A strategy may run the only replica in a thread of its own; the layer is found there too."""
+    strategy = makes_strategy(["/cpu:0"] if makes_strategy is tf.distribute.MirroredStrategy else "/cpu:0")
+    with strategy.scope():
+        model = sequential(identity("before"), exploding("exploding"))
+    found = diagnose(model, *data())
+    assert (found.origin.layer, found.origin.operation) == ("exploding", "Exp")
+    assert {"before", "exploding", "out"} <= {each.path for each in found.layers}
+
+
+class OfSparseTensors(Subclassed):
+    """A model whose inputs are sparse tensors."""
+
+    def call(self, inputs, training=None):
+        return super().call(tf.sparse.to_dense(inputs))
+
+
+def test_sparse_batches():
+    """Batches of sparse tensors, which have no length, run."""
+    batches = tf.data.Dataset.from_tensor_slices(data()).batch(4).map(lambda x, y: (tf.sparse.from_dense(x), y))
+    found = diagnose(compiled(OfSparseTensors(), loss_scale=2.0**10), batches)
+    assert (found.findings, found.batches) == ((), 2)
+
+
+def masked(inputs):
+    """Attend to the first half, as many programs do it: other scores become a number that float16 does not have."""
+    scores = tf.where(tf.range(FEATURES) < FEATURES // 2, inputs, tf.ones_like(inputs) * -1e9)
+    return tf.nn.softmax(scores)
+
+
+def share(inputs):
+    return inputs / (tf.reduce_sum(inputs, axis=-1, keepdims=True) + 1e-8)
+
+
+@pytest.mark.parametrize(("function", "kind"), [(masked, "overflow"), (share, "constant")])
+def test_what_does_no_harm(function, kind):
+    """A mask of -1e9, and an epsilon that is not needed, are warnings: the model trains in float16 as in float32."""
+    found = diagnose(sequential(identity("before"), Computing(function, "layer"), loss_scale=2.0**6), *data())
+    assert [(each.level, each.kind, each.layer) for each in found.findings] == [("warning", kind, "layer")], str(found)
+    assert (found.origin, found.difference < 0.02) == (None, True)
+
+
+def test_large_targets():
+    """If gradients overflow at a loss scale of 1, no dtype of a layer helps: the advice is to scale the targets."""
+    x, y = data()
+    found = diagnose(sequential(dense("hidden")), x, y * 1e7)
+    assert (found.findings[0].kind, found.origin.phase) == ("nonfinite", "backward")
+    assert "scale the targets" in found.findings[0].advice
+    assert "dtype" not in found.findings[0].advice
+
+
+def test_prediction_for_a_lambda_layer():
+    """A function in a Lambda layer is the caller's: constants that float16 does not have are predicted."""
+    set_global_policy("float32")
+    tiny = layers.Lambda(
+        lambda inputs: inputs / (tf.reduce_sum(inputs * 0.0, axis=-1, keepdims=True) + 1e-8), name="tiny"
+    )
+    found = diagnose(sequential(identity("before"), tiny, loss_scale=2.0**-30 * 2.0**30), *data(1e-8))
+    assert {"constant", "divisor"} <= {each.kind for each in found.findings if each.layer == "tiny"}, str(found)
 
 
 # Nothing changes
@@ -333,6 +492,99 @@ def test_nothing_changes(wrapper, is_trained):
         results[-1]["continued"] = [each.tobytes() for each in model.get_weights()]
     plain, diagnosed = results
     assert diagnosed == plain
+
+
+class Nested(Subclassed):
+    """A model whose training step uses the optimizer of a model inside it, and one from outside of the class."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = Subclassed()
+
+    def call(self, inputs, training=None):
+        return super().call(inputs) + self.inner(inputs)
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean((self(x) - y) ** 2)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        for optimizer in (self.inner.optimizer, *OUTSIDE):
+            optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+        return {"loss": loss}
+
+
+OUTSIDE = []  # objects that classes use by the name of a variable
+
+
+@pytest.mark.skipif(not hasattr(tf.keras.Model, "train_step"), reason="from 2.2 on")
+def test_optimizers_elsewhere_take_no_step():
+    """Not those of models inside the model, nor those that its class uses by name."""
+    OUTSIDE[:] = [tf.keras.optimizers.Adam(0.1)]
+    model, (x, y) = Nested(), data()
+    model(x)
+    model.inner.compile(tf.keras.optimizers.Adam(0.1), loss="mse")
+    compiled(model)
+    before = [each.tobytes() for each in model.get_weights()]
+    diagnose(model, x, y)
+    assert [each.tobytes() for each in model.get_weights()] == before
+    assert [int(each.iterations) for each in (*OUTSIDE, model.inner.optimizer)] == [0, 0]
+
+
+class Counting(layers.Layer):
+    """A layer that changes a variable that is not its own, and draws from a random generator."""
+
+    def __init__(self, generator):
+        super().__init__(name="counting")
+        self.generator = generator
+
+    def call(self, inputs):
+        if OUTSIDE:
+            OUTSIDE[0].assign_add(1.0)
+        return inputs + tf.cast(self.generator.normal(tf.shape(inputs)), inputs.dtype)
+
+
+def test_variables_and_generators_elsewhere():
+    """A variable that the model does not track, and a random generator in a layer, are as before."""
+    del OUTSIDE[:]
+    generator = (getattr(tf.random, "Generator", None) or tf.random.experimental.Generator).from_seed(3)
+    model = sequential(Counting(generator))
+    OUTSIDE.append(tf.Variable(5.0))
+    before = generator.state.numpy().tolist()
+    diagnose(model, *data())
+    assert (OUTSIDE[0].numpy(), generator.state.numpy().tolist()) == (5.0, before)
+    OUTSIDE[0].assign_add(1.0)
+    assert OUTSIDE.pop().numpy() == 6.0
+
+
+def test_generator_that_draws():
+    """Random numbers that the data draws are drawn again: the program continues as without a diagnosis."""
+
+    def batches():
+        while True:
+            yield np.random.rand(4, FEATURES).astype("float32") + random.random(), np.ones((4, 1), np.float32)
+
+    model, x, _ = subclassed()
+    model(x)
+    np.random.seed(1)
+    random.seed(1)
+    expected = np.random.RandomState(1).rand(), random.Random(1).random()
+    diagnose(model, batches())
+    assert (np.random.rand(), random.random()) == expected
+
+
+def test_states_of_recurrent_layers():
+    """A stateful layer goes on from where it was."""
+    set_global_policy("float32")  # up to 2.3, Keras cannot run it in mixed precision
+    model = tf.keras.Sequential([tf.keras.Input((3, FEATURES), batch_size=2), layers.GRU(4, stateful=True)])
+    x, y = np.ones((2, 3, FEATURES), np.float32), np.ones((2, 4), np.float32)
+    compiled(model)
+    first = model.predict(x, batch_size=2)
+    diagnose(model, x, y)
+    second = model.predict(x, batch_size=2)
+    model.layers[0].reset_states()
+    assert model.predict(x, batch_size=2).tobytes() == first.tobytes()
+    assert model.predict(x, batch_size=2).tobytes() == second.tobytes()
 
 
 def test_policies_are_restored_after_an_error():

@@ -3,34 +3,68 @@
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import contextlib
+import functools
 import importlib
+import inspect
 import sys
+import threading
+import types
 
 import numpy as np
 import tensorflow as tf
 
+from ...serialization._keras_introspection import all_layers, is_model, is_user_class
 from ...serialization._variables import assign_all, values_of
 from ...serialization.probe import unchanged
 
 _APPLIES = ("apply_gradients", "apply")
 _SCALES = ("get_scaled_loss", "scale_loss")
+_ASSIGNMENTS = (
+    "assign",
+    "assign_add",
+    "assign_sub",
+    "scatter_add",
+    "scatter_nd_add",
+    "scatter_nd_sub",
+    "scatter_nd_update",
+    "scatter_sub",
+    "scatter_update",
+)
 _ATTRIBUTES = ("_run_eagerly", "train_function", "train_tf_function", "stop_training")
 
 
 def optimizers_of(model: Any) -> List[Any]:
-    """Return the optimizers in the attributes of a model, and those that they wrap."""
+    """Return the optimizers of a model and of the models inside it, and those that they wrap.
+
+    They are in attributes, or the functions of the caller's own classes use them by name.
+    """
     found: List[Any] = []
-    queue = [getattr(model, "optimizer", None), *vars(model).values()]
+    queue = [getattr(model, "optimizer", None)]
+    for each in filter(is_model, all_layers(model)):
+        queue += [*vars(each).values(), *_used_by_name(type(each))]
     while queue:
         each = queue.pop(0)
         if isinstance(each, (list, tuple)):
             queue += each
         elif isinstance(each, dict):
             queue += each.values()
+        elif isinstance(each, (type, types.ModuleType)):
+            continue
         elif hasattr(each, "apply_gradients") and not any(each is known for known in found):
             found.append(each)
             queue += [getattr(each, "inner_optimizer", None), getattr(each, "_optimizer", None)]
     return found
+
+
+def _used_by_name(cls: Any) -> Iterator[Any]:
+    """Yield the global variables, and those of functions around, that the functions of a class use."""
+    for base in filter(is_user_class, cls.__mro__[:-1]):
+        for function in vars(base).values():
+            function = getattr(function, "python_function", function)  # of a tf.function
+            if inspect.isfunction(function):
+                with contextlib.suppress(ValueError):  # a variable that has no value yet
+                    variables = inspect.getclosurevars(function)
+                    yield from (*variables.nonlocals.values(), *variables.globals.values())
 
 
 @contextlib.contextmanager
@@ -117,11 +151,12 @@ def restored(model: Any) -> Iterator[None]:
     for optimizer in optimizers_of(model):
         candidates += variables_of(optimizer)
     candidates += [getattr(model, name) for name in ("_train_counter",) if hasattr(model, name)]
+    candidates += [generator.state for generator in _generators_of(model)]
     variables = list({id(each): each for each in candidates if hasattr(each, "assign")}.values())
     before = values_of(variables)
     attributes = {name: vars(model)[name] for name in _ATTRIBUTES if name in vars(model)}
     try:
-        with _keras_seeds(), unchanged(model):
+        with random_states_kept(model), _assignments_undone():
             yield
     finally:
         after = values_of(variables)
@@ -132,6 +167,64 @@ def restored(model: Any) -> Iterator[None]:
                 vars(model)[name] = attributes[name]
             elif name in vars(model):
                 delattr(model, name)
+
+
+@contextlib.contextmanager
+def random_states_kept(model: Any) -> Iterator[None]:
+    """Restore the random states of Python, NumPy, TensorFlow and Keras, and what a call of the model changes."""
+    with _keras_seeds(), unchanged(model):
+        yield
+
+
+@contextlib.contextmanager
+def _assignments_undone() -> Iterator[None]:
+    """Give variables that this thread assigns to in the block their values back, whatever they belong to.
+
+    A model does not list all of its variables: the states of a recurrent layer, or those of another object. A variable
+    that is created in the block stays as it is.
+    """
+    base = importlib.import_module("tensorflow.python.ops.resource_variable_ops").BaseResourceVariable
+    # some versions repeat the methods in a derived class
+    classes = [base, *base.__subclasses__()]
+    originals = [(cls, name, vars(cls)[name]) for cls in classes for name in _ASSIGNMENTS if name in vars(cls)]
+    before: Dict[int, Tuple[Any, Any]] = {}
+    created: List[Any] = []
+    thread = threading.get_ident()
+
+    def noting(original: Any) -> Any:
+        @functools.wraps(original)
+        def assign(self: Any, *args: Any, **kwargs: Any) -> Any:
+            is_in_run = threading.get_ident() == thread or hasattr(threading.current_thread(), "replica_id")
+            if is_in_run and tf.executing_eagerly() and id(self) not in before:
+                before[id(self)] = (self, self.numpy())
+            return original(self, *args, **kwargs)
+
+        return assign
+
+    def create(creator: Any, **kwargs: Any) -> Any:
+        created.append(creator(**kwargs))
+        return created[-1]
+
+    try:
+        for cls, name, original in originals:
+            setattr(cls, name, noting(original))
+        with tf.variable_creator_scope(create):
+            yield
+    finally:
+        for cls, name, original in originals:
+            setattr(cls, name, original)
+        for each in created:
+            before.pop(id(each), None)
+        assign_all([pair for pair in before.values() if not _is_same(pair[1], pair[0].numpy())])
+
+
+def _generators_of(model: Any) -> List[Any]:
+    """Return the random generators in the attributes of layers, and TensorFlow's global one if it is in use."""
+    cls = getattr(tf.random, "Generator", None) or tf.random.experimental.Generator
+    values = [value for layer in all_layers(model) for value in list(vars(layer).values())]
+    values = [getattr(value, "_generator", value) for value in values]  # that of Keras has TensorFlow's inside
+    values.append(importlib.import_module("tensorflow.python.ops.stateful_random_ops").global_generator)
+    return [value for value in values if isinstance(value, cls)]
 
 
 def _is_same(old: Any, new: Any) -> bool:

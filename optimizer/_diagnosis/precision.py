@@ -2,11 +2,13 @@
 
 from typing import Any, Dict, List, Tuple
 
+import numpy as np
 import tensorflow as tf
 
 from ...serialization._keras_introspection import all_layers, has_layer_names, installed_keras, is_model
 
 _POLICY, _COMPUTE = "_dtype_policy", "_compute_dtype_object"  # attributes of a layer; the second one from 2.3 to 2.15
+_NODE, _CONSTANTS = "node_def", "constants"  # of an operation between layers, up to 2.3, which has its types in them
 _REDUCED = ("float16", "bfloat16")
 
 
@@ -60,6 +62,9 @@ class Precision:
             vars(layer)[_POLICY] = _float32_policy()  # not setattr, with which Keras would track it
             if _COMPUTE in before:
                 vars(layer)[_COMPUTE] = tf.float32
+            if _NODE in vars(layer):
+                before.update({name: vars(layer)[name] for name in (_NODE, _CONSTANTS)})
+                vars(layer).update({_NODE: _float32_node(layer), _CONSTANTS: _float32_constants(layer)})
         return types
 
     def restore(self) -> None:
@@ -67,6 +72,20 @@ class Precision:
         for layer, before in reversed(self._replaced):
             vars(layer).update(before)
         self._replaced.clear()
+
+
+def _float32_node(layer: Any) -> Any:
+    node = type(vars(layer)[_NODE])()
+    node.CopyFrom(vars(layer)[_NODE])
+    for attribute in node.attr.values():
+        if attribute.type == tf.float16.as_datatype_enum:
+            attribute.type = tf.float32.as_datatype_enum
+    return node
+
+
+def _float32_constants(layer: Any) -> Dict[int, Any]:
+    arrays = {index: np.asarray(each) for index, each in vars(layer)[_CONSTANTS].items()}
+    return {index: each.astype(np.float32) if each.dtype == np.float16 else each for index, each in arrays.items()}
 
 
 def _float32_policy() -> Any:

@@ -9,7 +9,9 @@ from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Tu
 
 import contextlib
 import functools
+import importlib
 import math
+import re
 import threading
 
 import numpy as np
@@ -37,6 +39,9 @@ from ...serialization._variables import values_of, weights_of
 
 _SEEN = "_scalekeeper_seen"  # attribute of an output that is recorded already
 _CONSTANT = "_scalekeeper_constant"  # attribute of a result that is computed from constants alone
+_LAYER = "_scalekeeper_layer"  # attribute of a result: the layer that has computed it on the way forward
+_OPERATION_LAYERS = ("TensorFlowOpLayer", "TFOpLambda", "ClassMethod", "InstanceMethod", "SlicingOpLambda")
+_EXECUTE = "tensorflow.python.eager.execute"
 _KERAS_PACKAGES = ("keras", "tf_keras", "tensorflow", "tensorflow_core")
 # operations that compute nothing, so their results need no look
 _MOVES = frozenset(
@@ -47,6 +52,7 @@ _MOVES = frozenset(
         "GatherV2",
         "Identity",
         "IdentityN",
+        "IteratorGetNext",
         "NoOp",
         "Pack",
         "ReadVariableOp",
@@ -66,6 +72,7 @@ _MOVES = frozenset(
 _ADDS = frozenset(["Add", "AddV2", "BiasAdd", "Maximum", "Minimum", "Sub"])
 _DIVISORS = {"Div": 1, "RealDiv": 1, "Xdivy": 1, "Log": 0, "Reciprocal": 0, "Inv": 0, "Rsqrt": 0}
 _SUMS = frozenset(["LogSoftmax", "Mean", "Softmax"])
+_FUNCTION = re.compile(r"__(?:inference|forward|backward)_+(.*?)(?:_\d+)*")  # what TensorFlow calls a traced function
 
 
 class _Scope(NamedTuple):
@@ -74,6 +81,7 @@ class _Scope(NamedTuple):
     record: LayerRecord
     prefix: str  # of the paths of the layers in it
     merges: bool  # whether layers in it count as a part of it
+    operation: Optional[str]  # of a layer that is an operation and runs it as a traced function: up to 2.3
 
 
 class _Event(NamedTuple):
@@ -84,6 +92,7 @@ class _Event(NamedTuple):
     operation: Optional[str]
     phase: str
     samples: Tuple[int, ...]
+    is_source: bool = False  # whether an operation made it of finite numbers
 
 
 def is_eager(tensor: Any) -> bool:
@@ -117,6 +126,7 @@ class Recorder:
         self._model, self._on_enter = model, on_enter
         self._is_counting, self._is_prediction = is_counting, is_prediction
         self._model_class, self._wrapper_class = keras.Model, keras.layers.Wrapper
+        self._layer_class, self._lambda_class = keras.layers.Layer, keras.layers.Lambda
         self._symbol_class = getattr(keras, "KerasTensor", ())
         self._thread = threading.get_ident()
         self._stack: List[_Scope] = []
@@ -175,9 +185,10 @@ class Recorder:
         It is the layer whose output was the first, or on the way back whose input's gradient was. If another edge was
         the first, the number was made between layers: by the layer around them, or by the loss.
         """
-        if edge is None:  # the loss, or a layer whose inputs need no gradient
+        if edge is None:  # the loss, a penalty that a layer adds to it, or a layer whose inputs need no gradient
             if consequence.kind == "loss":
-                return LOSS
+                sources = [each.layer for each in operations if each.is_source]
+                return LOSS if LOSS in sources or not sources else sources[-1]
             return operations[0].layer if operations else consequence.layer
         if edge.kind in ("out", "gradient in"):
             return edge.layer
@@ -187,7 +198,7 @@ class Recorder:
 
     def call(self, original: Callable[..., Any], layer: Any, args: Any, kwargs: Any) -> Any:
         """Call a layer and record its inputs and outputs."""
-        if threading.get_ident() != self._thread or not tf.executing_eagerly():
+        if not self._is_in_run() or not tf.executing_eagerly():
             return original(layer, *args, **kwargs)
         if self.is_paused or any(map(self._is_symbolic, _flat((args, kwargs)))):
             self._on_enter(layer)
@@ -202,6 +213,10 @@ class Recorder:
         finally:
             self._stack.pop()
         return self._mapped(functools.partial(self._watch_output, scope), outputs)
+
+    def _is_in_run(self) -> bool:
+        """Return whether this thread runs the model: the one that began, or that of a strategy's only replica."""
+        return threading.get_ident() == self._thread or hasattr(threading.current_thread(), "replica_id")
 
     def _is_symbolic(self, value: Any) -> bool:
         return isinstance(value, self._symbol_class) or (isinstance(value, tf.Tensor) and not is_eager(value))
@@ -224,16 +239,23 @@ class Recorder:
             prefix = around.prefix if around is not None else ""
             path = self._unique(prefix + layer.name)
             cls = type(layer)
-            is_built_in = package_of(cls) in _KERAS_PACKAGES
+            is_of_keras = package_of(cls) in _KERAS_PACKAGES
+            is_built_in = is_of_keras and not self._is_user_code(layer)
             record = LayerRecord(path, cls.__name__, is_built_in, compute_dtype, variable_dtype)
             is_container = isinstance(layer, (self._model_class, self._wrapper_class))
-            merges = is_built_in and not is_container
-            scope = _Scope(record, "" if layer is self._model else path + "/", merges)
+            merges = is_of_keras and not is_container
+            operation = getattr(vars(layer).get("node_def"), "op", None)
+            scope = _Scope(record, "" if layer is self._model else path + "/", merges, operation)
             self.run.layers[path] = record
             record.trainable = bool(getattr(layer, "trainable", True))
         self._scopes[id(layer)] = scope
         self._layers.append(layer)  # keeps the identifier valid
         return scope
+
+    def _is_user_code(self, layer: Any) -> bool:
+        """Return whether a layer of Keras does what the caller wrote: a function, or an operation between layers."""
+        is_operation = not isinstance(layer, self._layer_class) or type(layer).__name__ in _OPERATION_LAYERS
+        return is_operation or isinstance(layer, self._lambda_class)
 
     def _unique(self, path: str) -> str:
         names = (path if not number else f"{path}#{number}" for number in range(len(self.run.layers) + 1))
@@ -297,9 +319,11 @@ class Recorder:
         if self._is_prediction or record.compute_dtype == "float16":
             self._largest_gradient = max(self._largest_gradient, largest)
 
-    def _add(self, kind: str, layer: str, operation: Optional[str], phase: str, array: Any) -> None:
+    def _add(
+        self, kind: str, layer: str, operation: Optional[str], phase: str, array: Any, is_source: bool = False
+    ) -> None:
         samples = _samples(array) if kind != "operation" and array.ndim and len(array) == self._batch_size else ()
-        self._events.append(_Event(kind, layer, operation, phase, samples))
+        self._events.append(_Event(kind, layer, operation, phase, samples, is_source))
 
     # Variables
 
@@ -358,13 +382,19 @@ class Recorder:
 
     # Operations
 
-    def see_operation(self, kind: Any, inputs: Any, attrs: Any, outputs: Any, name: Any, graph: Any = None) -> None:
-        """Record an operation; TensorFlow calls this after each."""
-        if graph is not None or self._is_busy or self.is_paused or threading.get_ident() != self._thread:
+    def see_operation(
+        self, op_type: Any, inputs: Any, attrs: Any, outputs: Any, op_name: Any = None, graph: Any = None
+    ) -> None:
+        """Record an operation; TensorFlow calls this after each, in some places with these names of the arguments."""
+        if graph is not None or self._is_busy or self.is_paused or not self._is_in_run():
             return
+        kind = op_type.decode() if isinstance(op_type, bytes) else str(op_type)
+        function = _FUNCTION.fullmatch(kind)
+        if function is not None:
+            kind = (self._stack[-1].operation if self._stack else None) or function[1]
         self._is_busy = True
         try:
-            self._record_operation(kind.decode() if isinstance(kind, bytes) else str(kind), inputs, outputs)
+            self._record_operation(kind, inputs, outputs)
         finally:
             self._is_busy = False
 
@@ -372,8 +402,12 @@ class Recorder:
         if self._phase == FORWARD:
             layer = self._stack[-1].record.path if self._stack else LOSS
             self._see_constants(layer, kind, inputs, outputs)
-        else:
-            layer = self._last_gradient or LOSS
+            for output in outputs:
+                if is_eager(output):
+                    setattr(output, _LAYER, layer)
+        else:  # the layer whose result the operation uses; or else the one whose output's gradient was seen last
+            used = next((each for each in inputs if hasattr(each, _LAYER)), None)
+            layer = (self._last_gradient or LOSS) if used is None else getattr(used, _LAYER)
         if kind in _MOVES:
             return
         for output in outputs:
@@ -389,7 +423,9 @@ class Recorder:
         largest = largest_magnitude(array)
         if not math.isfinite(largest):
             record.overflowed = True
-            self._add("operation", operation.layer, operation.type, operation.phase, array)
+            arrays = [_array(each) for each in inputs if _is_number(each)]
+            is_source = all(math.isfinite(largest_magnitude(each)) for each in arrays if each.size)
+            self._add("operation", operation.layer, operation.type, operation.phase, array, is_source)
         elif largest > record.largest:
             record.largest, record.is_sum_inside = largest, False
         if self._is_counting and operation.phase == FORWARD:
@@ -522,17 +558,20 @@ def _differentiating(recorder: Recorder, original: Any) -> Any:
 @contextlib.contextmanager
 def _seeing_operations(callback: Any) -> Iterator[None]:
     """Call a function after each eager operation; TensorFlow 2.0 has another name for it."""
-    current = context.context()
-    if hasattr(current, "add_op_callback"):
-        current.add_op_callback(callback)
+    try:
+        module: Any = importlib.import_module("tensorflow.python.framework.op_callbacks")
+    except ImportError:
+        callbacks, execute = context.context()._post_execution_callbacks, importlib.import_module(_EXECUTE)
+        callbacks.append(callback)
+        execute.execute = execute.execute_with_callbacks  # for operations whose inputs are not all tensors
         try:
             yield
         finally:
-            current.remove_op_callback(callback)
+            callbacks.remove(callback)
+            execute.execute = execute.quick_execute
         return
-    callbacks = current._post_execution_callbacks
-    current.add_post_execution_callback(callback)
+    module.add_op_callback(callback)
     try:
         yield
     finally:
-        callbacks.remove(callback)
+        module.remove_op_callback(callback)

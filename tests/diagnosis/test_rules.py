@@ -80,7 +80,7 @@ def test_nothing_is_found_in_a_healthy_run():
 def test_outputs_above_the_range():
     """They are an error, but not for a layer that computes in float32."""
     layer = record(activations=[1.0, 7e4])
-    found = diagnosed(run(layer), run(record()), facts=SCALED)
+    found = diagnosed(run(layer), run(record()), facts=SCALED, difference=None)
     assert kinds(found) == [("overflow", "error", "dense")]
     assert "7e+04: 50.00%" in found.findings[0].message
     assert "dtype='float32'" in found.findings[0].advice
@@ -97,7 +97,7 @@ def test_operation_inside_a_layer():
         run(record(), operations={SQUARE: operation(0.0, dtype, overflowed=overflowed)})
         for dtype, overflowed in (("float16", True), ("float16", False), ("float32", True))
     ]
-    found = [kinds(diagnosed(exact, replay, facts=SCALED)) for replay in (*replays, None)]
+    found = [kinds(diagnosed(exact, replay, facts=SCALED, difference=0.5)) for replay in (*replays, None)]
     error = [("overflow", "error", "dense")]
     assert found == [error, [], [], error]
     assert diagnosed(run(record(), operations={SQUARE: operation(1e5)})).findings == ()
@@ -119,7 +119,7 @@ def test_divisors(divisor, is_found):
     exact = run(record(), operations={division: operation(divisor=divisor)})
     replay = run(record(), operations={division: operation(dtype="float16")})
     expected = [("divisor", "error", "dense")] if is_found else []
-    assert kinds(diagnosed(exact, replay, facts=SCALED)) == expected
+    assert kinds(diagnosed(exact, replay, facts=SCALED, difference=0.5)) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,43 @@ def test_constants(value, replayed, is_found):
     exact = run(record(), constants=[Constant("dense", "AddV2", value)])
     replay = run(record(), constants=[Constant("dense", "AddV2", replayed)])
     expected = [("constant", "error", "dense")] if is_found else []
-    assert kinds(diagnosed(exact, replay, facts=SCALED)) == expected
+    assert kinds(diagnosed(exact, replay, facts=SCALED, difference=0.5)) == expected
+
+
+def _broken_inside(**layer):
+    """An overflow, a divisor and a constant in one layer, and the run of the layer as it is."""
+    division = Operation("dense", "RealDiv", FORWARD)
+    exact = run(
+        record(**layer),
+        operations={SQUARE: operation(1e9), division: operation(divisor=1e-9)},
+        constants=[Constant("dense", "AddV2", 1e-8)],
+    )
+    operations = {SQUARE: operation(0.0, "float16", overflowed=True), division: operation(dtype="float16")}
+    return exact, operations, [Constant("dense", "AddV2", 0.0)]
+
+
+def test_what_does_no_harm_is_a_warning():
+    """If the float16 run is finite, and the layer and the model agree with float32, the same findings are warnings."""
+    exact, operations, constants = _broken_inside()
+    same, zero = (
+        run(record(activations=values), operations=operations, constants=constants) for values in ([1.0], [0.0])
+    )
+    broken = run(record(), operations=operations, constants=constants, origin=Origin("dense", None, FORWARD, 0))
+    for replay, difference, level in (
+        (same, 0.001, "warning"),
+        (same, 0.5, "error"),
+        (same, None, "error"),
+        (zero, 0.001, "error"),
+        (broken, 0.001, "error"),
+    ):
+        found = diagnosed(exact, replay, facts=SCALED, difference=difference)
+        levels = {each.kind: each.level for each in found.findings if each.kind != "nonfinite"}
+        assert levels == dict.fromkeys(("overflow", "divisor", "constant"), level)
+        assert all(("agree with float32" in each.message) is (level == "warning") for each in found.findings)
+    layer = run(record(activations=[1.0, 1e9]))
+    found = diagnosed(layer, run(record()), facts=SCALED)
+    assert kinds(found) == [("overflow", "warning", "dense")]
+    assert "for a mask" in found.findings[0].advice
 
 
 def test_epsilon_of_the_optimizer():
@@ -156,6 +192,8 @@ def test_overflow_that_no_loss_scale_prevents():
     exact = run(record(gradients=[1e6]), largest=1e6)
     found = diagnosed(exact, run(record(), origin=Origin("dense", None, BACKWARD, 0)), facts=ScaleFacts(1.0))
     assert kinds(found) == [("nonfinite", "error", "dense")]
+    assert "gradients reach 1e+06 at a loss scale of 1" in found.findings[0].message
+    assert "scale the targets" in found.findings[0].advice
     assert found.loss_scale is None
     assert found.policy is None
 
@@ -240,7 +278,10 @@ def test_notes():
 
 def test_json_and_text():
     """JSON has all figures; the text has findings, advice, the loss scale and a row for each layer."""
-    found = diagnosed(run(record(activations=[7e4]), record("second")), run(record(), record("second")), facts=SCALED)
+    both = run(record(activations=[7e4]), record("second")), run(record(), record("second"))
+    found = diagnosed(*both, facts=SCALED, difference=0.05)
+    assert found.findings[0].level == "warning"
+    found = diagnosed(*both, facts=SCALED, difference=0.5)
     data = json.loads(json.dumps(found.for_json(), allow_nan=False))
     assert data["healthy"] is False
     assert data["findings"][0]["layer"] == "dense"
