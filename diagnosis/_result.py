@@ -214,7 +214,7 @@ def _notes(run: RunRecord, replay: Optional[RunRecord], difference: Optional[flo
     kept = sorted({operation.layer for operation, each in run.operations.items() if "float16" in each.dtypes})
     if run.is_float32 and kept:
         notes.append(
-            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. What is lost "
-            "there does not show in the figures."
+            f"{', '.join(kept)}: computes in float16 whatever the dtype policy, because of a cast. The figures "
+            "do not show what is lost there."
         )
     return notes

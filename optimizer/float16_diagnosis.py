@@ -166,7 +166,7 @@ def _is_compiled(model: Any) -> bool:
 
 
 def _samples_in(batch: Batch) -> int:
-    shapes = [getattr(each, "shape", ()) for each in tf.nest.flatten(batch.x)]
+    shapes: List[Any] = [getattr(each, "shape", ()) for each in tf.nest.flatten(batch.x)]
     return next((int(shape[0] or 0) for shape in shapes if len(shape)), 0)  # sparse tensors have no length
 
 

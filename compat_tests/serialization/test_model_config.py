@@ -140,7 +140,7 @@ def test_a_layer_of_one_s_own():
 
 
 def test_an_error_names_the_layer_that_keras_cannot_rebuild(tmp_path):
-    """Whatever Keras raises, and however little its message says."""
+    """The error of Keras need not name it."""
     layers = tf.keras.layers
 
     class Scaling(layers.Layer):

@@ -561,7 +561,8 @@ def _seeing_operations(callback: Any) -> Iterator[None]:
     try:
         module: Any = importlib.import_module("tensorflow.python.framework.op_callbacks")
     except ImportError:
-        callbacks, execute = context.context()._post_execution_callbacks, importlib.import_module(_EXECUTE)
+        callbacks = context.context()._post_execution_callbacks
+        execute: Any = importlib.import_module(_EXECUTE)
         callbacks.append(callback)
         execute.execute = execute.execute_with_callbacks  # for operations whose inputs are not all tensors
         try:
