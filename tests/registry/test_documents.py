@@ -163,7 +163,7 @@ def test_an_argument_of_another_target_says_which(write):
     [
         ("adamw", ("2.12", "2.21", "tf_keras"), ("2.0", "2.11")),
         ("legacy.adam", ("2.10", "2.15", "tf_keras"), ("2.0", "2.21")),
-        ("experimental.adam", ("2.9", "2.15"), ("2.0", "2.8", "2.21")),
+        ("experimental.adam", ("2.10", "2.15"), ("2.0", "2.9", "2.21")),
         ("lion", ("2.13", "2.21"), ("2.12",)),
         ("muon", ("2.21",), ("tf_keras",)),
     ],
