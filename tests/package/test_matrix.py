@@ -126,11 +126,27 @@ def test_generations_divide_many_values(values):
     assert set.union(*covered) == values
 
 
-def test_an_environment_outside_of_the_fast_run_runs_every_value():
-    """It shares its tests with no other one."""
-    share = tensorflow_versions.share_of("py38-tf24")
-    tests = [CollectedTest(f"t[{each}]", "t", {"0": str(each)}, ("py38-tf24",), share=share) for each in range(50)]
-    assert len(fast_selection(tests, "py38-tf24")) == 50
+def test_consecutive_versions_outside_of_the_fast_run_divide_many_values():
+    """Four versions in a row run every value together, and each at least two of them."""
+    names = [names[0] for names in tensorflow_versions.GROUPS[:4]]
+    covered = []
+    for name in names:
+        share = tensorflow_versions.share_of(name)
+        tests = [CollectedTest(f"t[{each}]", "t", {"0": str(each)}, (name,), share=share) for each in range(50)]
+        covered.append(fast_selection(tests, name))
+    assert names == ["py38-tf24", "py39-tf25", "py39-tf26", "py39-tf27"]
+    assert min(map(len, covered)) >= FEWEST_VALUES
+    assert set.union(*covered) == {f"t[{each}]" for each in range(50)}
+
+
+def test_two_tensorflows_with_one_minor_version_of_keras_3_share_its_tests():
+    """The first and the last TensorFlow that accept Keras 3.5 run each test in one of them, and 3.0 has only one."""
+    pairs = [names for names in tensorflow_versions.GROUPS if len(names) > 1]
+    assert ("py312-tf216-keras35", "py312-tf219-keras35") in pairs
+    assert sorted(name for names in tensorflow_versions.GROUPS for name in names) == sorted(
+        each.name for each in ENVIRONMENTS if each.name not in FAST_NAMES
+    )
+    assert all(len({environment(name).keras for name in names}) == 1 for names in pairs)
 
 
 def test_slow_cases_take_no_value_from_the_others():

@@ -213,24 +213,40 @@ def labels(first: Sequence[str]) -> Dict[str, List[str]]:
     return {"every": [*first, *OTHERS, *every], "versions": versions, "packages": list(PACKAGES), "gpu": list(GPU)}
 
 
+def _groups() -> Tuple[Sequence[str], ...]:
+    """Return the environments outside of the fast run, grouped by the tests that they share: Keras 3.5 is a group."""
+    found: Dict[str, List[str]] = {}
+    for each in ENVIRONMENTS:
+        if each.name not in FAST_NAMES:
+            is_minor = each.keras in KERAS_3
+            found.setdefault(each.keras if is_minor else each.name, []).append(each.name)
+    return tuple(tuple(names) for names in found.values())
+
+
+GROUPS = _groups()
+
+
 def generation_of(name: str) -> Sequence[str]:
-    """Return the environments that share the tests of the fast run with this one; a lone one runs all of them.
+    """Return the environments that share the tests of the fast part with this one, itself included.
 
     >>> generation_of("py311-tf215")
     ('py311-tf215', 'py313-tf221-tfkeras')
     >>> generation_of("py38-tf24")
     ('py38-tf24',)
+    >>> generation_of("py312-tf219-keras35")
+    ('py312-tf216-keras35', 'py312-tf219-keras35')
     """
-    for names in FAST:
-        if name in names:
-            return names
-    return (name,)
+    name = environment(name).name
+    return next(names for names in (*FAST, *GROUPS) if name in names)
 
 
 def share_of(name: str) -> Tuple[int, int]:
-    """Return the number of an environment's generation, and how many there are; a lone environment has no others.
+    """Return the number of the part of the values that an environment has, and how many parts there are.
 
-    >>> share_of("py313-tf221-tfkeras"), share_of("py38-tf24")
-    ((2, 4), (0, 1))
+    The generations of the fast run divide the values of parameters. Outside of it, as many consecutive versions do.
+
+    >>> share_of("py313-tf221-tfkeras"), share_of("py38-tf24"), share_of("py39-tf25")
+    ((2, 4), (0, 4), (1, 4))
     """
-    return (FAST.index(generation_of(name)), len(FAST)) if name in FAST_NAMES else (0, 1)
+    names = generation_of(name)
+    return ((FAST if names in FAST else GROUPS).index(names) % len(FAST), len(FAST))
