@@ -1,11 +1,12 @@
 """Which tests the fast run of the matrix has, and which it leaves to the environments ``-every``.
 
-The rule: in the fast environments of one Keras generation together, every test function runs, with at least two
-values of each of its parameters; further values are divided among the generations. Tests with the marker ``whole`` run
-with every value in each generation. Tests with the marker ``slow`` (most of them start processes) run once in all
-generations together, those of one file in the same environment, because they share what a fixture has made. Tests with
-the marker ``long``, further combinations of values, and values that only some generations have, are left to the
-environments ``-every``. The environment ``selection`` checks after a fast run that nothing else was left out.
+The rule: in the fast environments of one Keras generation together, every test function runs, with at least one value
+of each of its parameters; the other values are divided among the generations. The values of legacy optimizers are not
+divided, because only one generation has them. Tests with the marker ``whole`` run with every value in each generation.
+Tests with the marker ``slow`` (most of them start processes) run once in all generations together, those of one file in
+the same environment, because they share what a fixture has made. Tests with the marker ``long``, further combinations
+of values, and other values that only some generations have, are left to the environments ``-every``. The environment
+``selection`` checks after a fast run that nothing else was left out.
 """
 
 from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -13,7 +14,9 @@ from typing import Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tup
 import zlib
 
 # how many values of a parameter each generation runs at least
-FEWEST_VALUES = 2
+FEWEST_VALUES = 1
+# what the values begin with that only one generation has
+UNDIVIDED = "legacy"
 
 
 class CollectedTest(NamedTuple):
@@ -60,7 +63,7 @@ def cases_by_function(tests: Iterable[CollectedTest]) -> Iterable[Sequence[Colle
 
 
 def values_of_generation(cases: Sequence[CollectedTest]) -> Set[Tuple[str, str]]:
-    """Return what the environments of a generation cover of one function: at least two values of each parameter.
+    """Return what the environments of a generation cover of one function: at least one value of each parameter.
 
     >>> cases = [CollectedTest(f"t[{a}]", "t", {"a": a}, ("py310-tf210",), share=(1, 4)) for a in "abcdefgh"]
     >>> sorted(value for _, value in values_of_generation(cases))
@@ -74,7 +77,11 @@ def values_of_generation(cases: Sequence[CollectedTest]) -> Set[Tuple[str, str]]
     found = set()
     for name, all_values in values.items():
         order = sorted(all_values, key=lambda value: _number(value, str(number)))
-        own = [value for value in order if _number(cases[0].function, value) % generations == number]
+        own = [
+            value
+            for value in order
+            if value.startswith(UNDIVIDED) or _number(cases[0].function, value) % generations == number
+        ]
         others = [value for value in order if value not in own]
         found |= {(name, value) for value in (*own, *others[: max(0, FEWEST_VALUES - len(own))])}
     return found
