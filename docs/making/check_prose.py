@@ -65,6 +65,9 @@ RULES = [
     ),
 ]
 
+# the end of a list item, and then the marker of the next one in the same line
+JOINED_ITEMS = re.compile(r" -$|(?<=[.:;!?)*])(?: -| \d+\.) (?=\*\*|`|\[|[A-Z])")
+
 # part of a path → the words that it may use, and why
 EXCEPTIONS = {
     "CODE_OF_CONDUCT.md": (r"because of who\b", "people, not data"),
@@ -78,12 +81,25 @@ def passages(path: str, text: str) -> Iterator[Tuple[int, str]]:
     if path.endswith(".py"):
         yield from python_passages(text)
     elif path.endswith(".md"):
-        text = re.sub(r"(?ms)^```.*?^```", lambda match: "\n" * match.group().count("\n"), text)
-        text = re.sub(r"(?m)^#+ ", "", text)
+        text = re.sub(r"(?m)^#+ ", "", without_blocks(text))
         for match in re.finditer(r"(?:.+\n?)+?(?=\n|[-*|] |\Z)", re.sub(r"`[^`\n]*`", "`x`", text)):
             yield text.count("\n", 0, match.start()) + 1, match.group()
     else:
         yield from enumerate(text.splitlines(), 1)
+
+
+def without_blocks(text: str) -> str:
+    """Return Markdown with empty lines in place of its fenced blocks."""
+    return re.sub(r"(?ms)^( *)```.*?^\1```", lambda match: "\n" * match.group().count("\n"), text)
+
+
+def joined_items(path: str, text: str) -> Iterator[str]:
+    """Return a sentence for each line of Markdown in which a formatter has joined items of a list."""
+    for number, line in enumerate(without_blocks(text).splitlines(), 1):
+        words = re.sub(r"`[^`]*`", "`x`", line)
+        for match in JOINED_ITEMS.finditer("" if line.startswith("|") else words):
+            around = words[max(0, match.start() - 30) : match.end() + 40]
+            yield f"{path}:{number}: …{around}… Begin a new line with each item of a list."
 
 
 def python_passages(text: str) -> Iterator[Tuple[int, str]]:
@@ -106,7 +122,7 @@ def python_passages(text: str) -> Iterator[Tuple[int, str]]:
 def findings(path: str, text: str) -> List[str]:
     """Return a sentence for each use of words to avoid."""
     allowed = next((words for part, (words, _) in EXCEPTIONS.items() if path.endswith(part)), None)
-    found = []
+    found = list(joined_items(path, text)) if path.endswith(".md") else []
     for line, passage in passages(path, text):
         words = re.sub(r"\s+", " ", passage).strip()
         for rule in RULES:

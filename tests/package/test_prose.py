@@ -72,6 +72,38 @@ def test_code_in_markdown_is_not_checked():
     assert found.startswith("x.md:7: ")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- One ends. - **Two** begins.\n",
+        "- One ends. -\n  **Two** begins.\n",
+        "- See [one](x.md). - `two` begins.\n",
+        "- One ends. - Two\n  begins.\n",
+        "1. One ends. 2. Two begins.\n",
+    ],
+)
+def test_joined_items_of_a_list_are_found(text):
+    """A list item that begins in the middle of a line has one finding, which names the line and the remedy."""
+    (found,) = findings("# Title\n\n" + text)
+    assert found.startswith("x.md:3: ")
+    assert found.endswith(" Begin a new line with each item of a list.")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- One ends.\n- **Two** begins.\n    - `three` is inside.\n",
+        "1. One ends.\n2. Two begins.\n",
+        "| One. | - | Two |\n|---|---|---|\n| 1 - A. - B |",
+        "```text\nOne. - Two\n```\n\n- a\n\n    ```text\n    One. - Two\n    ```\n",
+        "`One. - Two` is code, and 2.5 - x is a difference.\n",
+    ],
+)
+def test_lists_tables_and_code_have_no_joined_items(text):
+    """Items on lines of their own, also nested ones, tables and code have no finding."""
+    assert findings(text) == []
+
+
 def test_every_exception_has_a_reason_and_a_file():
     """An exception whose file is gone has to go."""
     for part, (_, reason) in CHECK.EXCEPTIONS.items():
