@@ -137,6 +137,8 @@ def broken_call(
         near = did_you_mean(error.args[0], list(state))
         expected = f"the state has the entries {', '.join(map(repr, state)) or '(none)'}"
         expected += "" if near is None else f", and {near!r} may be meant"
+        if method == "scale" and error.args[0] == "current_loss_scale":
+            expected += "; name the loss scale 'current_loss_scale', or define scale(self, state, ops)"
     else:
         expected = (
             "it must compute with `ops` and Python's operators on scalars of one type; write constants as "

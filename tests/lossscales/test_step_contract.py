@@ -45,6 +45,22 @@ def test_an_error_of_the_policy_itself_passes():
         scalekeeper.simulate(Stops(), TRACE)
 
 
+def test_another_name_for_the_loss_scale_gets_both_remedies():
+    """Without ``scale``, the loss scale is the entry ``current_loss_scale``; the error names both remedies."""
+
+    class OtherName(scalekeeper.LossScale):
+        def initial_state(self):
+            return {"factor": np.float32(8)}
+
+        def next_state(self, state, report, ops):
+            return dict(state)
+
+    with pytest.raises(PolicyContractError) as caught:
+        scalekeeper.simulate(OtherName(), TRACE)
+    assert "the state has the entries 'factor'" in str(caught.value)
+    assert "name the loss scale 'current_loss_scale', or define scale(self, state, ops)" in str(caught.value)
+
+
 def test_a_changed_state_is_a_state_type_error():
     """The class that was raised before is kept, and is one of the contract errors."""
     with pytest.raises(StateTypeError) as caught:
