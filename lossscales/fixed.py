@@ -10,7 +10,7 @@ from .contract import LossScale, LossScaleParams, Parameter
 from .report import Report, State
 
 
-@loss_scales.register("fixed", aliases=("static",), description="A loss scale that you know.")
+@loss_scales.register("fixed", aliases=("static",), description="A known loss scale, the same at each step.")
 class FixedLossScale(LossScale):
     """The same scale at every step.
 

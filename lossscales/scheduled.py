@@ -13,7 +13,7 @@ from .contract import LossScale, LossScaleParams
 from .report import Report, State
 
 
-@loss_scales.register("scheduled", description="A repetition of a run: follows the step alone.")
+@loss_scales.register("scheduled", description="Repeating a run: a function of the step alone.")
 class ScheduledLossScale(LossScale):
     """A scale that follows a schedule, whatever the gradients are.
 

@@ -15,7 +15,7 @@ from .report import Report, State
 _WHOLE = 2**30  # the share is compared in whole numbers, which are the same everywhere: one is 2**-30
 
 
-@loss_scales.register("tolerant", aliases=("fairseq",), description="Gradients that overflow at any loss scale.")
+@loss_scales.register("tolerant", aliases=("fairseq",), description="float16 with some overflows at any loss scale.")
 class TolerantLossScale(LossScale):
     """Backs off only when the share of overflows since the scale last changed reaches a tolerance.
 

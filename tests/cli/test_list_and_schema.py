@@ -25,7 +25,7 @@ def test_list_in_a_pipe():
     assert rows["dynamic"] == ["float16 in general: TensorFlow's own rule", "built in"]
     assert rows["dynamic/onnxruntime"] == ["ONNX Runtime's DynamicLossScaler", "built in"]
     assert rows["dynamic/apex"] == ["NVIDIA Apex's amp (apex/amp/scaler.py)", "built in"]
-    assert rows["fixed, static"] == ["A loss scale that you know", "built in"]
+    assert rows["fixed, static"] == ["A known loss scale, the same at each step", "built in"]
     assert sum(name.startswith("dynamic/") for name in rows) == 14
 
 
