@@ -1,4 +1,4 @@
-"""Check a built site: nothing is fetched from elsewhere, links lead somewhere, pictures have texts, search finds pages.
+"""Check a built site: nothing is fetched from elsewhere, links and search lead to a place, pictures have texts.
 
 python docs/making/check_site.py build/site
 """
@@ -31,6 +31,7 @@ class References(HTMLParser):
         self.fetched = []
         self.linked = []
         self.without_text = []
+        self.renamed = []
 
     def handle_starttag(self, tag, attrs):  # type: ignore[no-untyped-def]
         found = dict(attrs)
@@ -38,6 +39,8 @@ class References(HTMLParser):
             self.fetched.append(found[FETCHED[tag]])
         if tag == "img" and not found.get("alt"):
             self.without_text.append(found.get("src"))
+        if re.fullmatch("h[1-6]", tag) and re.search(r"_\d+$", found.get("id", "")):
+            self.renamed.append(found["id"])  # what MkDocs makes of a heading that is already on the page
         if tag == "a" and "href" in found:
             self.linked.append(found["href"])
 
@@ -63,6 +66,8 @@ def problems_of_page(path: str, site: str) -> Iterator[str]:
         yield f"{path} has more than {LARGEST_PAGE:,} bytes"
     for address in references.without_text:
         yield f"{path} shows {address} without an alt text"
+    for anchor in references.renamed:
+        yield f"{path} has another heading with the anchor of #{anchor}, so links to it lead to the first"
     for address in references.fetched:
         if urlsplit(address).netloc:
             yield f"{path} fetches {address}"

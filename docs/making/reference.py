@@ -359,8 +359,14 @@ class Entry(NamedTuple):
 
     @property
     def heading(self) -> str:
-        """The heading, of which the anchor is made."""
-        return self.address if isinstance(self.definition.node, ast.Module) else self.name
+        """The heading, of which the anchor is made: with the kind if the page has another heading with this anchor."""
+        found = self.definition
+        if isinstance(found.node, ast.Module):
+            return f"`{self.address}`"
+        others = [each.name for each in entries().values() if each.page == self.page and each.address != self.address]
+        if self.name.lower() not in map(str.lower, [PAGES[self.page][0], *others]):
+            return f"`{self.name}`"
+        return f"`{self.name}` ({'class' if found.is_class else 'function' if found.is_function else 'constant'})"
 
     @property
     def members(self) -> List[Tuple[Definition, str]]:
@@ -464,7 +470,7 @@ def _page(name: str) -> str:
 
 def _section(entry: Entry) -> str:
     found = entry.definition
-    parts = [f"## `{entry.heading}`"]
+    parts = [f"## {entry.heading}"]
     if found.is_function:
         parts.append(_code(signature(entry.address, found)))
     elif entry.policy is not None:
@@ -593,12 +599,12 @@ def _linked(name: str, page: str) -> str:
     entry = entries().get(parts[0])
     if entry is None:
         return f"`{name}`"
-    anchor = _anchor("".join([entry.heading, *parts[1:]]))
+    anchor = _anchor("".join([entry.name, *parts[1:]]) if parts[1:] else entry.heading)
     return f"[`{'.'.join(parts)}`]({'' if entry.page == page else entry.page + '.md'}#{anchor})"
 
 
 def _anchor(heading: str) -> str:
-    return re.sub(r"[^\w-]", "", heading).lower()
+    return re.sub(r"[^\w -]", "", heading).replace(" ", "-").lower()
 
 
 def _code(text: str, language: str = "python") -> str:

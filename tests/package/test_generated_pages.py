@@ -185,6 +185,18 @@ def test_a_picture_without_text_and_a_large_page_are_found(tmp_path):
     ]
 
 
+def test_headings_with_one_anchor_are_found(tmp_path):
+    """MkDocs numbers the second of two equal headings, and a link to it leads to the first."""
+    check = load_script("docs/making/check_site.py")
+    page = tmp_path / "page.html"
+    page.write_text('<h1 id="sweep">Sweep</h1><h2 id="sweep-class">Sweep</h2><p id="part_1">one</p>', encoding="utf-8")
+    assert list(check.problems(str(tmp_path))) == []
+    page.write_text('<h1 id="sweep">Sweep</h1><h2 id="sweep_1">sweep</h2>', encoding="utf-8")
+    assert list(check.problems(str(tmp_path))) == [
+        f"{page} has another heading with the anchor of #sweep_1, so links to it lead to the first"
+    ]
+
+
 def test_a_search_that_leads_nowhere_is_found(tmp_path):
     """Every search of the list has its words in the section that it has to lead to."""
     check = load_script("docs/making/check_site.py")

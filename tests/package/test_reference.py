@@ -114,13 +114,29 @@ def test_every_section_that_applies(name):
 def test_every_entry_is_on_its_page(name):
     """The committed page has its heading, its address, its example, and a link to the page that explains it."""
     entry = ENTRIES[name]
-    _, section = page(entry.page + ".md").split(f"\n## `{entry.heading}`\n")
+    _, section = page(entry.page + ".md").split(f"\n## {entry.heading}\n")
     section = section.partition("\n## ")[0]
     assert entry.address in section
     assert "**Example**\n\n```pycon\n>>> " in section
     assert f"](../{entry.explained})." in section
     assert [f"### `{name}.{each.node.name}`\n" in section for each, _ in entry.members] == [True] * len(entry.members)
     assert f"[`{entry.address}`]({entry.page}.md#" in page("index.md")
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_every_heading_of_a_page_has_its_own_anchor(name):
+    """A link to a class does not lead to a function or a page whose name differs in upper and lower case only."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", page(f"{name}.md"), flags=re.DOTALL), re.MULTILINE)
+    anchors = [reference._anchor(heading) for heading in headings]
+    assert len(anchors) > 2
+    assert sorted(anchors) == sorted({*anchors})
+
+
+def test_links_to_names_that_differ_in_case_only():
+    """The index links to the class and to the function, each by its kind."""
+    assert "[`scalekeeper.registry.Target`](documents.md#target-class)" in page("index.md")
+    assert "[`scalekeeper.registry.target`](documents.md#target-function)" in page("index.md")
+    assert "[`scalekeeper.build`](documents.md#build)" in page("index.md")
 
 
 def test_the_optimizer_has_every_documented_member():
