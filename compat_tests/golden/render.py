@@ -26,6 +26,9 @@ INTRODUCTION = """# Compatibility: which versions read which files
 
 Look up here whether a file that one version wrote can be read on another, and by which method. [The interactive
 page](compatibility.html) shows every combination, with filters and reasons.
+
+The tables count cells: one file, read by one version, with one method. In a cell at L4, training continues as if it had
+never been interrupted; [How it is measured](#how-it-is-measured) defines the other grades.
 """
 DEFINITIONS = """## How it is measured
 
@@ -89,7 +92,7 @@ def _overall(rows):
         "A plain `tf.train.Checkpoint` matches objects by their path in a tree. The path differs between Keras",
         "generations: scalekeeper then raises an error with the advice to call `restore`, which reads the same file.",
         "",
-        "| written by | read by | method | cells | everything in the file | L4 |",
+        "| class that wrote | class that reads | method | cells | everything in the file is restored | L4 |",
         "|---|---|---|--:|--:|--:|",
     ]
     for writer, reader, is_plain in itertools.product(
@@ -100,7 +103,7 @@ def _overall(rows):
         if these:
             full = sum(row["grade"] == row["holds"] for row in these)
             best = sum(row["grade"] == 4 for row in these)
-            words = [_class(writer), _class(reader), "a plain checkpoint" if is_plain else "all others"]
+            words = [_class(writer), _class(reader), "a plain checkpoint" if is_plain else "all other methods"]
             figures = [f"{len(these):,}", _percent(full, len(these)), _percent(best, len(these))]
             lines.append("| " + " | ".join([*words, *figures]) + " |")
     return lines
