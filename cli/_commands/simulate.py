@@ -176,7 +176,7 @@ def _trace(
     else:
         name, parameters = parse_model(model or _DEFAULT_MODEL)
         trace = synthetic(name, steps or DEFAULT_STEPS, limit or FLOAT16_LARGEST, **parameters)
-        name = f"{name}, made up" + "".join(f", {key}={value}" for key, value in parameters.items())
+        name = f"{name}, synthetic" + "".join(f", {key}={value}" for key, value in parameters.items())
     return f"{name}, {len(trace):,} steps", trace
 
 

@@ -78,7 +78,7 @@ def pictures() -> Dict[str, str]:
     """File name → SVG text of each picture."""
     traces = [
         ("recorded: a small recurrent network in float16", recorded()),
-        ("made up: drifting gradients", made_up()),
+        ("synthetic: drifting gradients", made_up()),
     ]
     found = {"kept_state.svg": kept_state()}
     for name, policies in PICTURES.items():

@@ -44,7 +44,7 @@ def test_a_table_on_a_terminal(on_a_terminal):
     """On a real pseudo-terminal of 100 columns, with a progress bar for many steps, which leaves nothing behind."""
     text = on_a_terminal(100, "simulate", "dynamic", "--steps", "300000")
     assert "━" in text
-    assert "drifting, made up, 300,000 steps" in text
+    assert "drifting, synthetic, 300,000 steps" in text
     assert "mean log2 scale" in text
 
 
