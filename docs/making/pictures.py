@@ -1,4 +1,4 @@
-"""The pictures of docs/pictures/: policies on a recorded run and on made-up gradients, and what a lost state costs.
+"""The pictures of docs/pictures/: policies on a recorded run and on synthetic gradients, and what a lost state costs.
 
 They are small SVG files of a few lines each. Their colours can be read on light and on dark pages, and every number in
 them comes from ``scalekeeper.simulate``.
@@ -77,8 +77,8 @@ class Line(NamedTuple):
 def pictures() -> Dict[str, str]:
     """File name → SVG text of each picture."""
     traces = [
-        ("recorded: a small recurrent network in float16", recorded()),
-        ("synthetic: drifting gradients", made_up()),
+        ("loss scale, recorded: a small recurrent network in float16", recorded()),
+        ("loss scale, synthetic: drifting gradients", drifting()),
     ]
     found = {"kept_state.svg": kept_state()}
     for name, policies in PICTURES.items():
@@ -97,7 +97,7 @@ def recorded() -> Any:
     return scalekeeper.read_trace(os.path.join(HERE, "..", "..", "examples", "small_float16.npz"))
 
 
-def made_up() -> Any:
+def drifting() -> Any:
     return synthetic("drifting", STEPS, median=0.05, spread=1.0, drift=0.05, seed=1)
 
 
@@ -181,6 +181,8 @@ def panel(left: int, width: int, title: str, lines: List[Line], low: int, high: 
         if marks:
             found.append(f'<path d="{marks}" stroke="{line.color}"/>')
     lowest = bottom + 8 * len(lines) + 16
+    if left == LEFT:  # the panels have one axis
+        found.append(f'<text x="{left - 12}" y="{lowest}" fill="{GREY}" text-anchor="end">step</text>')
     for share in range(5):
         step = STEPS * share // 4
         found.append(f'<text x="{across(step)}" y="{lowest}" fill="{GREY}" text-anchor="middle">{step:,}</text>')
