@@ -9,6 +9,7 @@ from typing import Iterator, List, NamedTuple, Tuple
 
 import ast
 import io
+import json
 import os
 import re
 import subprocess
@@ -16,7 +17,7 @@ import sys
 import tokenize
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-CHECKED = (".py", ".md", ".ini", ".toml", ".yml", ".yaml", ".cff", ".cfg")
+CHECKED = (".py", ".md", ".ipynb", ".ini", ".toml", ".yml", ".yaml", ".cff", ".cfg")
 SENTENCE = r"(?:^|(?<=[.:;!] )|(?<=^# ))"  # its beginning
 DATA = "checkpoint|configuration|document|file|line|list|matrix|name|record|row|table|trace|variable"
 
@@ -77,8 +78,12 @@ EXCEPTIONS = {
 
 
 def passages(path: str, text: str) -> Iterator[Tuple[int, str]]:
-    """Return the prose of a file: pairs of a line number and a text."""
-    if path.endswith(".py"):
+    """Return the prose of a file: pairs of a line number and a text; of a notebook, the number of the cell from 1."""
+    if path.endswith(".ipynb"):
+        for number, cell in enumerate(json.loads(text)["cells"], 1):
+            kind = ".md" if cell["cell_type"] == "markdown" else ".py"
+            yield from ((number, passage) for _, passage in passages(kind, "".join(cell["source"])))
+    elif path.endswith(".py"):
         yield from python_passages(text)
     elif path.endswith(".md"):
         text = re.sub(r"(?m)^#+ ", "", without_blocks(text))

@@ -104,6 +104,14 @@ def test_lists_tables_and_code_have_no_joined_items(text):
     assert findings(text) == []
 
 
+def test_notebooks_are_checked():
+    """Findings in a notebook name the cell; its Markdown and the comments of its code are prose."""
+    sources = [("markdown", ["# Title\n", "A bad step."]), ("code", ["bad_step = 1\n"]), ("code", ["# a bad step\n"])]
+    cells = [{"cell_type": kind, "source": source} for kind, source in sources]
+    found = findings(CHECK.json.dumps({"cells": cells}), "x.ipynb")
+    assert [each.split(":")[1] for each in found] == ["1", "3"]
+
+
 def test_every_exception_has_a_reason_and_a_file():
     """An exception whose file is gone has to go."""
     for part, (_, reason) in CHECK.EXCEPTIONS.items():
