@@ -17,7 +17,7 @@ _NAME = "policy-that-is-checked"
 
 @check()
 def config_round_trip(subject: Subject) -> None:
-    """get_config gives every parameter, and makes an equal policy again: by from_config, and by the registry."""
+    """get_config returns every parameter; from_config and the registry create an equal policy from it."""
     policy, cls = subject.make(), subject.cls
     config = policy.get_config()
     missing = sorted(set(parameter_model(cls).model_fields) - set(config) - _left_out_as_in_tensorflow(policy))
@@ -60,7 +60,7 @@ def _require_equal(subject: Subject, config: Any, again: Any, source: str) -> No
 
 @check()
 def json_round_trip(subject: Subject) -> None:
-    """JSON gives the configuration and the state back as they are, so every file can hold them."""
+    """The configuration and the state are unchanged after a round trip through JSON, so every file can hold them."""
     policy = subject.make()
     config = policy.get_config()
     read = _through_json(config, "the configuration")

@@ -22,7 +22,7 @@ _LONG = 60  # steps to move a scale in TensorFlow's style
 
 @check(tensorflow=True)
 def state_in_state_dict(subject: Subject) -> None:
-    """A moved state comes back through the optimizer's state_dict, and training continues as if uninterrupted."""
+    """A changed state is restored by the optimizer's state_dict, and training continues as if uninterrupted."""
 
     def resume(model: Any, folder: str) -> Any:
         other = _model(subject.make())
@@ -56,7 +56,7 @@ def _check_of(codec: formats.Format) -> Check:
         _goes_on(subject, lambda model, folder: _resumed(subject, codec, model, folder), codec.phrase)
 
     sentence = (
-        f"A moved state comes back from {codec.phrase} of {codec.written_by}, and training continues as if "
+        f"A changed state is restored from {codec.phrase} of {codec.written_by}, and training continues as if "
         "uninterrupted."
     )
     return Check(f"state_in_{codec.name}", sentence, function, needs_tensorflow=True)

@@ -12,7 +12,7 @@ _FEW = 30
 
 @check(tensorflow=True)
 def graph_step(subject: Subject) -> None:
-    """Scale, state and decision of each step are the same to the bit in NumPy, eager TensorFlow and a tf.function."""
+    """Scale, state and decision of each step are equal to the bit in NumPy, eager TensorFlow and a tf.function."""
     steps = gradients(_STEPS)
     eager = step_results(held(subject.make()), _tensors(steps[:_EAGER_STEPS]))
     policy = held(subject.make())
@@ -27,7 +27,7 @@ def graph_step(subject: Subject) -> None:
 
 @check(tensorflow=True)
 def no_retracing(subject: Subject) -> None:
-    """A step in a tf.function is traced once, however many are taken."""
+    """A step in a tf.function is traced only once, also in a long run."""
     policy = held(subject.make())
     calls: List[Any] = []
 

@@ -13,7 +13,7 @@ from ._subject import Subject
 
 @check(pure_step=True)
 def initial_state(subject: Subject) -> None:
-    """initial_state gives finite NumPy scalars under names, a new mapping with the same values each time."""
+    """initial_state returns finite NumPy scalars by name: a new mapping with the same values at each call."""
     policy = subject.make()
     state = policy.initial_state()
     for name, value in state.items():
@@ -37,7 +37,7 @@ def initial_state(subject: Subject) -> None:
 
 @check(pure_step=True)
 def step_is_pure(subject: Subject) -> None:
-    """next_state changes nothing that it is given, keeps names and types, and gives the same each time it is asked."""
+    """next_state does not change its arguments, keeps names and types, and returns the same at each call."""
     policy = subject.make()
     state = dict(policy.initial_state())
     for number, report in enumerate(mixed_reports(policy.needs)):
@@ -94,7 +94,7 @@ class _RestrictedReport:
 
 @check(pure_step=True)
 def needs_are_honoured(subject: Subject) -> None:
-    """needs names fields of the report, always the same ones, and the step reads no other field."""
+    """needs lists fields of the report, the same at each call, and the step reads no other field."""
     policy = subject.make()
     needs = policy.needs
     require(
@@ -117,7 +117,7 @@ def needs_are_honoured(subject: Subject) -> None:
 
 @check(pure_step=True)
 def decision(subject: Subject) -> None:
-    """should_apply gives a boolean for every step; or Python's own True, and then at every step."""
+    """should_apply returns a boolean for every step, or Python's True for all steps."""
     policy = subject.make()
     state, are_always = policy.initial_state(), set()
     for number, report in enumerate(mixed_reports(policy.needs)):

@@ -7,7 +7,7 @@ from ._subject import Subject
 
 @check(pure_step=True)
 def state_round_trip(subject: Subject) -> None:
-    """load_state takes back what state() gave, in full, and the steps after it are the same."""
+    """load_state restores everything that state() returned, and the next steps are the same."""
     first, second = subject.make(), subject.make()
     first.load_state(subject.moved_state())
     state = first.state()
@@ -27,7 +27,7 @@ def state_round_trip(subject: Subject) -> None:
 
 @check(pure_step=True)
 def other_states_are_refused(subject: Subject) -> None:
-    """load_state refuses a state with a piece too many or too few, and then leaves its own as it was."""
+    """load_state refuses a state with an entry too many or too few, and does not change the policy's own state."""
     policy = subject.make()
     moved, initial = subject.moved_state(), plain(policy.initial_state())
     others = [{**moved, "no_such_piece": 1.0}, *([{}] if moved else [])]

@@ -16,7 +16,7 @@ _REMEDY = "Keep nothing that a step writes in the class, the module or another o
 
 @check()
 def objects_share_nothing(subject: Subject) -> None:
-    """Several objects, stepped in turn and in threads at once, each do what one does alone."""
+    """Several objects, stepped in turn or at once in threads, have the same results as one alone."""
     count = _STEPS if subject.is_pure else _STEPS_IN_TENSORFLOW
     several = [subject.gradients(count, seed) for seed in range(_OBJECTS)]
     alone = [step_results(subject.make(), steps) for steps in several]
