@@ -14,7 +14,7 @@ from .report import Report, State
 
 @loss_scales.register("dynamic", description="float16 in general: TensorFlow's own rule.")
 class DynamicLossScale(LossScale):
-    """TensorFlow's dynamic loss scale, with a floor, a ceiling, and patience with overflows.
+    """TensorFlow's dynamic loss scale, with a floor, a ceiling and hysteresis.
 
     State: ``current_loss_scale`` (float32) and ``good_steps`` (int64); with ``hysteresis`` > 1 also
     ``hysteresis_left`` (int64).
