@@ -86,8 +86,8 @@ def passages(path: str, text: str) -> Iterator[Tuple[int, str]]:
     elif path.endswith(".py"):
         yield from python_passages(text)
     elif path.endswith(".md"):
-        text = re.sub(r"(?m)^#+ ", "", without_blocks(text))
-        for match in re.finditer(r"(?:.+\n?)+?(?=\n|[-*|] |\Z)", re.sub(r"`[^`\n]*`", "`x`", text)):
+        text = re.sub(r"`[^`\n]*`", "`x`", re.sub(r"(?m)^#+ ", "", without_blocks(text)))
+        for match in re.finditer(r"(?:.+\n?)+?(?=\n|[-*|] |\Z)", text):
             yield text.count("\n", 0, match.start()) + 1, match.group()
     else:
         yield from enumerate(text.splitlines(), 1)

@@ -70,6 +70,8 @@ def test_code_in_markdown_is_not_checked():
     """Fenced blocks and code spans may use any words; the lines after them keep their numbers."""
     (found,) = findings("# Title\n\n```python\n# a bad step\n```\n\n`a bad step`, and a\nbad gradient\n")
     assert found.startswith("x.md:7: ")
+    (found,) = findings("`a long code span before it`\n\nText.\n\nA bad step.\n")
+    assert found.startswith("x.md:5: ")
 
 
 @pytest.mark.parametrize(
