@@ -47,6 +47,7 @@ def traced_loop(policy):
     def step(gradients):
         results = tf.TensorArray(tf.float32, 2 * len(GRADIENTS))
         for index in tf.range(len(GRADIENTS)):
+            tf.autograph.experimental.set_loop_options(parallel_iterations=1)  # 2.3 may read later values otherwise
             update_op, should_apply = policy.update(gradients[index])
             del update_op
             results = results.write(2 * index, tf.cast(should_apply, tf.float32))
