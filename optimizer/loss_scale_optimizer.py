@@ -69,14 +69,15 @@ class LossScaleOptimizer:
         optimizer: Any Keras optimizer, which becomes the inner optimizer.
         loss_scale: A spec for :func:`scalekeeper.resolve`: ``"dynamic"``, a number, a mapping, a registered name, the
             class of a policy or a policy, or a ``LossScale`` object of TensorFlow. Or a :class:`SharedLossScale`. A
-            bool is taken for ``dynamic``, and a number after it for ``initial_scale``, as in TensorFlow 2.4 and later.
+            bool is taken for ``dynamic``, and a number or None after it for ``initial_scale``, as in TensorFlow 2.4
+            and later.
         skipped_steps: Whether a skipped step advances ``iterations``: ``"advance"``, ``"hold"``, or ``"native"`` for
             what TensorFlow's own class does in the installed version.
-        inner_optimizer: Another name for ``optimizer``.
-        dynamic: Whether the loss scale is dynamic or fixed. TensorFlow 2.4 and later have this argument and the next
-            two, instead of ``loss_scale``.
-        initial_scale: The initial or fixed loss scale.
         dynamic_growth_steps: The finite steps in a row after which a dynamic loss scale grows.
+        inner_optimizer: Another name for ``optimizer``.
+        dynamic: Whether the loss scale is dynamic or fixed. TensorFlow 2.4 and later have this argument, the next one
+            and ``dynamic_growth_steps``, instead of ``loss_scale``.
+        initial_scale: The initial or fixed loss scale.
         name: The name of the optimizer, where Keras gives it one.
         stop_after_skips: Raise an error after this many skipped steps in a row.
         attribute_overflows: Count for each variable how often its gradient was non-finite.
@@ -129,11 +130,11 @@ class LossScaleOptimizer:
         optimizer: Any = None,
         loss_scale: Any = "dynamic",
         skipped_steps: str = NATIVE,
+        dynamic_growth_steps: Optional[int] = None,
         *,
         inner_optimizer: Any = None,
         dynamic: Optional[bool] = None,
         initial_scale: Optional[float] = None,
-        dynamic_growth_steps: Optional[int] = None,
         name: Optional[str] = None,
         stop_after_skips: Optional[int] = None,
         attribute_overflows: bool = False,

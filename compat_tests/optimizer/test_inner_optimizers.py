@@ -202,16 +202,21 @@ def test_the_words_of_newer_versions(kind):
     assert isinstance(fixed.loss_scale, scalekeeper.FixedLossScale)
 
 
-@pytest.mark.parametrize("arguments", [(True,), (True, 64.0), (False, 64.0)])
+@pytest.mark.parametrize(
+    "arguments",
+    [(True,), (True, 64.0), (False, 64.0), (True, 64.0, 5), (True, None, 5), (True, None, None), (False, 64.0, None)],
+)
 def test_the_order_of_newer_versions(arguments):
-    """A bool after the optimizer is ``dynamic``, and a number after it ``initial_scale``, as in the class of 2.4."""
+    """A bool after the optimizer is ``dynamic``; ``initial_scale`` and the period follow, as in the class of 2.4."""
     optimizer = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), *arguments)
-    expected = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), **dict(zip(("dynamic", "initial_scale"), arguments)))
+    names = ("dynamic", "initial_scale", "dynamic_growth_steps")
+    expected = LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), **dict(zip(names, arguments)))
     assert optimizer._policy_config() == expected._policy_config()
     assert optimizer.skipped_steps == expected.skipped_steps
     if not (HAS_LOSS_SCALE_OBJECTS or IS_KERAS_3):
         theirs = UPSTREAM(tf.keras.optimizers.SGD(1.0), *arguments)
         assert (theirs.dynamic, float(theirs.initial_scale)) == (optimizer.dynamic, float(optimizer.initial_scale))
+        assert theirs.dynamic_growth_steps == optimizer.dynamic_growth_steps
 
 
 @pytest.mark.parametrize(
