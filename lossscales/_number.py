@@ -8,7 +8,9 @@ import operator
 import numpy as np
 
 # attributes of the loss scale, as a tensor or a NumPy scalar, that a policy has unless its class defines them
-_FORWARDED = frozenset({"dtype", "shape", "get_shape", "device"})
+_FORWARDED = frozenset({"dtype", "shape", "get_shape", "ndim", "device"})
+# of a tensor of a graph of TensorFlow 1: ``tf.keras.backend.get_value`` asks both
+_OF_GRAPH_TENSORS = frozenset({"graph", "eval"})
 # With this attribute, AutoGraph calls an object as it is. That of TensorFlow 2.0 and 2.1 compares others with numbers,
 # which has no value in a graph.
 NOT_CONVERTED = "autograph_info__"
@@ -101,6 +103,10 @@ class ScaleNumber:
     def __getattr__(self, name: str) -> Any:
         if name in _FORWARDED:
             return getattr(self(), name)
+        if name in _OF_GRAPH_TENSORS and hasattr(self, "is_tensor_like"):
+            scale = self()
+            if not hasattr(scale, "numpy"):
+                return getattr(scale, name)
         if name == NOT_CONVERTED and not self._has_own_call():
             return {}
         if name == "_weights" and hasattr(self, "_state_variables"):  # by which TensorFlow finds the variables

@@ -30,6 +30,11 @@ class TrackedState:
         held = tensorflow.state_variables(self) if has_pure_step(self) else {}
         return {**tensorflow.variable_attributes(self), **held}
 
+    def __tf_tracing_type__(self, context: Any) -> Any:  # from 2.9 on
+        """Return what the policy is as an argument of a ``tf.function``: its loss scale, also of a graph."""
+        tensorflow: Any = loaded_tensorflow()
+        return tensorflow.TensorSpec((), tensorflow.float32)
+
     def _tracked_names(self) -> Set[str]:
         state: Mapping[str, Any] = self.initial_state() if isinstance(self, LossScale) and has_pure_step(self) else {}
         return {*loaders[TENSORFLOW_HALF]().variable_attributes(self), *state}
@@ -78,8 +83,12 @@ def connect(_: types.ModuleType) -> None:
         LossScale.__bases__ = (*LossScale.__bases__, base)
     python = trackable.__module__.partition(".python.")[0] + ".python"
     own = sys.modules.get(python + ".training.experimental.loss_scale")
+    takes_objects = hasattr(own, "get_loss_scale_weights")  # which Keras calls up to 2.3
+    if not takes_objects:
+        # the loss scale of Keras's optimizers is a tensor: tf.is_tensor, tf.print and tf.keras.backend.get_value ask
+        LossScale.is_tensor_like = True  # type: ignore[attr-defined]
     if own is not None:
-        _Updated.is_replaced = not hasattr(own, "get_loss_scale_weights")  # which Keras calls up to 2.3
+        _Updated.is_replaced = not takes_objects
         own.LossScale.register(LossScale)
         own.FixedLossScale.register(FixedLossScale)
         own.DynamicLossScale.register(_Updated)

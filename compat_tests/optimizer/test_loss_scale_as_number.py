@@ -69,10 +69,14 @@ EAGERLY = {
     "math.sqrt": math.sqrt,
     "a variable's value": lambda scale: tf.Variable(0.0).assign(scale).numpy(),
     "mean": lambda scale: tf.keras.metrics.Mean()(scale),
+    "ndim": lambda scale: scale.ndim,
     ".1f": lambda scale: float(f"{scale:.1f}"),
     "%d": lambda scale: int("%d" % scale),  # noqa: UP031
     "%g": lambda scale: float("%g" % scale),  # noqa: UP031
 }
+
+needs_tensor = pytest.mark.skipif(HAS_LOSS_SCALE_OBJECTS, reason="up to 2.3 the loss scale is not a tensor")
+TRACE_TYPE = getattr(getattr(getattr(tf, "types", None), "experimental", None), "TraceType", None)
 
 if not HAS_LOSS_SCALE_OBJECTS:  # 2.0 refuses objects, and has no tensor here
     EAGERLY["constant"] = tf.constant
@@ -120,6 +124,59 @@ def test_a_traced_function_reads_the_loss_scale_at_each_call(scale):
     assert float(doubled()) == 16.0
     scale.load_state({"current_loss_scale": 32.0, "good_steps": 0})
     assert float(doubled()) == 64.0
+
+
+@needs_tensor
+def test_tensorflow_prints_its_value(scale, tmp_path):
+    """``tf.print``, and ``print`` in a converted function, print the number of each call, as of a tensor."""
+
+    @tf.function
+    def report():
+        tf.print("scale", scale, [scale], output_stream=f"file://{tmp_path / 'printed'}")
+        return tf.strings.format("{} of {}", (scale, 9))
+
+    texts = [report().numpy()]
+    scale.load_state({"current_loss_scale": 32.0, "good_steps": 0})
+    texts.append(report().numpy())
+    assert (tmp_path / "printed").read_text() == "scale 8 [8]\nscale 32 [32]\n"
+    assert texts == [b"8 of 9", b"32 of 9"]
+
+
+@needs_tensor
+def test_tensorflow_takes_it_for_a_tensor(scale, tensor):
+    """``tf.is_tensor`` is true, and ``get_value`` of Keras returns the number."""
+    get_value = getattr(tf.keras.backend, "get_value", lambda value: value.numpy())
+    for each in (scale, tensor):
+        assert tf.is_tensor(each)
+        assert values(get_value(each)) == [(np.dtype(np.float32), 8.0)]
+
+
+@pytest.mark.skipif(HAS_LOSS_SCALE_OBJECTS or IS_KERAS_3, reason="the session of Keras is in Keras 2 only")
+def test_keras_evaluates_it_in_a_session():
+    """In a graph of TensorFlow 1, ``get_value`` of Keras evaluates the loss scale."""
+    get_value = tf.compat.v1.keras.backend.get_value
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        scale = scalekeeper.LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), initial_scale=8.0).loss_scale
+        session.run(tf.compat.v1.global_variables_initializer())
+        tf.compat.v1.keras.backend.set_session(session)
+        assert get_value(scale) == 8.0
+
+
+@needs_tensor
+def test_a_converted_function_converts_it(scale):
+    """``float`` and ``int`` in a tf.function give tensors, as for a tensor."""
+    found = tf.function(lambda: (float(scale), int(scale)))()
+    assert values(found) == [(np.dtype(np.float32), 8.0), (np.dtype(np.int32), 8)]
+
+
+@pytest.mark.skipif(not hasattr(TRACE_TYPE, "cast"), reason="older TensorFlows convert arguments to arrays")
+def test_a_function_in_a_function_takes_it(scale):
+    """As an argument of a function that another one calls, it is the loss scale of that time."""
+    doubled = tf.function(lambda given: given * 2.0)
+    outer = tf.function(lambda: doubled(scale))
+    assert float(outer()) == 16.0
+    scale.load_state({"current_loss_scale": 32.0, "good_steps": 0})
+    assert float(outer()) == float(doubled(scale)) == 64.0
 
 
 def test_autograph_branches_on_the_loss_scale(scale):
