@@ -10,7 +10,15 @@ import numpy as np
 
 from .._built_in_plugins import loaders
 from ..registry._parameters import checked
-from ..registry.errors import ArgumentTypeError, Problem, StateMismatchError, shown, unknown
+from ..registry.errors import (
+    ArgumentTypeError,
+    InvalidSpecError,
+    InvalidSpecTypeError,
+    Problem,
+    StateMismatchError,
+    shown,
+    unknown,
+)
 from ..registry.field_types import StrictModel, broken_rule
 from ._number import NOT_CONVERTED, ScaleNumber
 from ._numpy_state import NumpyState
@@ -19,6 +27,8 @@ from ._tensorflow_import import loaded_tensorflow
 from .report import Report, State
 
 Self = TypeVar("Self", bound="LossScale")
+# problems for which Python, and TensorFlow's own classes, raise TypeError
+_CALL_PROBLEMS = frozenset({"extra_forbidden", "missing", "float_type", "int_type"})
 
 # the parameters that TensorFlow's DynamicLossScale has as attributes
 TENSORFLOW_PARAMETERS = ("initial_loss_scale", "increment_period", "multiplier")
@@ -92,6 +102,7 @@ class LossScale(ScaleNumber):
     Raises:
         ArgumentTypeError: More values are given than there are parameters, or one is given twice.
         InvalidSpecError: A value is not valid; ``problems`` lists why.
+        InvalidSpecTypeError: A name is unknown, or a value is missing or not a number. It is also an InvalidSpecError.
 
     Example:
         >>> import numpy as np
@@ -123,7 +134,13 @@ class LossScale(ScaleNumber):
         if values.keys() & kwargs.keys():
             raise ArgumentTypeError(f"{type(self).__name__} got {sorted(values.keys() & kwargs.keys())} twice")
         values.update(kwargs)
-        self._begin(checked(self.Params, values, type(self).__name__))
+        try:
+            params = checked(self.Params, values, type(self).__name__)
+        except InvalidSpecError as error:
+            if any(problem.kind in _CALL_PROBLEMS for problem in error.problems):
+                raise InvalidSpecTypeError(error.problems) from None
+            raise
+        self._begin(params)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -245,3 +245,25 @@ def test_a_scale_grows_if_the_product_is_finite(factor):
         for number in (each for each in numbers if each > 0):
             product = number * np.float32(factor)
             assert grown(number, factor, None, OPS) == (product if np.isfinite(product) else number)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"unknown": 1}, {"initial_loss_scale": None}, {"increment_period": []}, {"multiplier": "two"}],
+)
+def test_arguments_of_a_wrong_name_or_type_are_type_errors(arguments):
+    """An unknown name and a value that is not a number raise TypeError, as in Python, and ValueError."""
+    for make in (lambda: DynamicLossScale(**arguments), lambda: DynamicLossScale.from_config(arguments)):
+        with pytest.raises(TypeError) as caught:
+            make()
+        assert isinstance(caught.value, InvalidSpecError)
+        assert [problem.path for problem in caught.value.problems] == [tuple(arguments)]
+
+
+def test_a_missing_argument_is_a_type_error():
+    """A fixed loss scale needs a value; a value out of range is a ValueError alone."""
+    with pytest.raises(TypeError, match="loss_scale_value"):
+        FixedLossScale()
+    with pytest.raises(ValueError) as caught:  # noqa: PT011 (its class is asserted)
+        FixedLossScale(-1.0)
+    assert not isinstance(caught.value, TypeError)
