@@ -6,6 +6,7 @@ holds a TensorFlow; names of rows, such as B4, restrict it to those:
 
     python compat_tests/optimizer/behaviours/measure.py            prints what is measured
     python compat_tests/optimizer/behaviours/measure.py --record   writes it into expected.json
+    python compat_tests/optimizer/behaviours/measure.py --members  writes members into members.json
 
 With SCALEKEEPER_MEMBERS set, B21 and B26 also print the members that differ, with the results of both classes.
 """
@@ -29,6 +30,7 @@ from scalekeeper_test_support.repository import load_script
 HERE = os.path.dirname(os.path.abspath(__file__))
 VERSIONS = load_script("compat_tests/optimizer/behaviours/render.py").VERSIONS
 EXPECTED = os.path.join(HERE, "expected.json")
+MEMBERS = os.path.join(HERE, "members.json")
 NOT_A_NUMBER = float("nan")
 
 
@@ -747,6 +749,7 @@ def b20_learning_rate(subject):
 
 # method → a call of it; what is not here is called with an object that no method takes
 CALLS = {
+    "add_optimizer_variables": lambda optimizer, variable: optimizer.add_optimizer_variables([variable], "another"),
     "add_slot": lambda optimizer, variable: optimizer.add_slot(variable, "another"),
     "add_variable": lambda optimizer, variable: optimizer.add_variable(shape=(2,), name="another"),
     "add_variable_from_reference": lambda optimizer, variable: optimizer.add_variable_from_reference(
@@ -779,15 +782,29 @@ CALLS = {
         type(each).__name__ for each in updates_in_a_graph(optimizer, variable)
     ],
     "get_weights": lambda optimizer, variable: optimizer.get_weights(),
+    "load_own_variables": lambda optimizer, variable: [
+        optimizer.load_own_variables(saved_variables(optimizer)),
+        installed_keras.variables_of(optimizer),
+    ],
     "minimize": lambda optimizer, variable: optimizer.minimize(lambda: tf.reduce_sum(variable * 2.0), [variable]),
     "name_scope": lambda optimizer, variable: type(optimizer.name_scope).__name__,
+    "save_own_variables": lambda optimizer, variable: saved_variables(optimizer),
     "scale_loss": lambda optimizer, variable: optimizer.scale_loss(tf.constant(2.0)),
     "set_weights": lambda optimizer, variable: optimizer.set_weights(
         [each.numpy() for each in installed_keras.variables_of(optimizer)]
     ),
     "stateless_apply": lambda optimizer, variable: optimizer.stateless_apply([], [], []),
+    "update_step": lambda optimizer, variable: optimizer.update_step(
+        *[tf.ones([2]), variable, 0.5][: len(inspect.signature(optimizer.update_step).parameters)]
+    ),
     "variables": lambda optimizer, variable: installed_keras.variables_of(optimizer),
 }
+
+
+def saved_variables(optimizer):
+    store = {}
+    optimizer.save_own_variables(store)
+    return store
 
 
 def updates_in_a_graph(optimizer, variable):
@@ -807,6 +824,8 @@ def words_for(value):
         return [words_for(each) for each in value]
     if isinstance(value, dict):
         return {key: words_for(each) for key, each in value.items()}
+    if hasattr(value, "get_config") and hasattr(value, "numpy"):  # a policy, which is also a number
+        return f"policy {words_for(np.asarray(value.numpy()))}"
     if hasattr(value, "numpy"):
         value = np.asarray(value.numpy())
     if isinstance(value, (np.ndarray, np.generic)):
@@ -827,9 +846,9 @@ def tried(run):
         return error
 
 
-def b21_members(subject):
-    """Each public member of TensorFlow's own class: its value, or the result and the error of a call."""
-    own, ours = Subject("own", subject.kind), Subject("ours", subject.kind)
+def members_of_optimizer(kind):
+    """Return, for each public member of TensorFlow's own class, the results that it and ours give."""
+    own, ours = Subject("own", kind), Subject("ours", kind)
 
     def made(which):
         optimizer, variable = which.wrap(which.sgd(momentum=0.5), which.dynamic(8.0)), tf.Variable([1.0, 2.0])
@@ -847,22 +866,66 @@ def b21_members(subject):
         call = CALLS.get(name)
         return [wrong, tried(lambda: call(optimizer, variable)) if call else "not called"]
 
-    def is_same(one, other):
-        if isinstance(one, Exception):
-            return isinstance(other, Exception) and (isinstance(other, type(one)) or type(one) in SLIPS)
-        return one == other
-
     names = [name for name in dir(made(own)[0]) if not name.startswith("_")]
+    return {name: (results(own, name), results(ours, name)) for name in names}
+
+
+def is_same(one, other):
+    """Return whether two results are the same; an error of TensorFlow's own class may be a subclass of it in ours."""
+    if isinstance(one, Exception):
+        return isinstance(other, Exception) and (isinstance(other, type(one)) or type(one) in SLIPS)
+    return one == other
+
+
+def are_same(own, ours):
+    return len(own) == len(ours) and all(map(is_same, own, ours))
+
+
+def type_in(words):
+    """Return the types in the words for a value."""
+    if isinstance(words, list):
+        return [type_in(each) for each in words]
+    if isinstance(words, dict):
+        return {key: type_in(each) for key, each in words.items()}
+    return words.split(" ")[0]
+
+
+def difference(own, ours):
+    """Return in words what is not the same of a member: its presence, type, value or exception; or ``=``."""
+    if isinstance(ours[0], AttributeError) and not isinstance(own[0], Exception):
+        return "absent"
+    if len(own) != len(ours):
+        return "type"
+    found = set()
+    for one, other in zip(own, ours):
+        if not is_same(one, other):
+            if isinstance(one, Exception) or isinstance(other, Exception):
+                found.add("exception")
+            else:
+                found.add("value" if type_in(one) == type_in(other) else "type")
+    return ", ".join(each for each in ("type", "value", "exception") if each in found) or "="
+
+
+def members(kind):
+    """Return class → member → ``=`` or what is not the same, for TensorFlow's class and its LossScale classes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        results = {"LossScaleOptimizer": members_of_optimizer(kind), **members_of_policies()}
+    return {cls: {name: difference(*pair) for name, pair in each.items()} for cls, each in results.items()}
+
+
+def b21_members(subject):
+    """Each public member of TensorFlow's own class: its value, or the result and the error of a call."""
+    found = members_of_optimizer(subject.kind)
     if not subject.is_ours:
-        return f"{len(names)} members"
-    found = {name: (results(own, name), results(ours, name)) for name in names}
-    found = {name: pair for name, pair in found.items() if len(pair[0]) != len(pair[1]) or not all(map(is_same, *pair))}
+        return f"{len(found)} members"
+    different = {name: pair for name, pair in found.items() if not are_same(*pair)}
     if os.environ.get("SCALEKEEPER_MEMBERS"):
-        for name, pair in found.items():
+        for name, pair in different.items():
             print(name, *pair, sep="\n    ")
-    unexplained = [name for name in found if name not in DIFFERENT_MEMBERS]
-    explained = [name for name in found if name in DIFFERENT_MEMBERS]
-    words = [f"{len(names) - len(found)} of {len(names)} members are the same"]
+    unexplained = [name for name in different if name not in DIFFERENT_MEMBERS]
+    explained = [name for name in different if name in DIFFERENT_MEMBERS]
+    words = [f"{len(found) - len(different)} of {len(found)} members are the same"]
     reasons = ", ".join(f"{name} ({DIFFERENT_MEMBERS[name]})" for name in explained)
     words += [f"on purpose not: {reasons}"] if explained else []
     words += ["NOT EXPLAINED: " + ", ".join(unexplained)] if unexplained else []
@@ -1020,8 +1083,8 @@ def b25_forgotten_scaling(subject):
     return summary({name: outcome(lambda called=called: warnings_of(*called)) for name, called in cases.items()})
 
 
-def b26_members_of_policies(subject):
-    """Each public member of TensorFlow's LossScale classes, and calls with right and with wrong arguments."""
+def members_of_policies():
+    """Return class → member → results, eager and in a function, of TensorFlow's LossScale classes and scalekeeper's."""
     import scalekeeper
 
     def custom(module):
@@ -1044,27 +1107,30 @@ def b26_members_of_policies(subject):
     own, ours = makers(installed_keras.LOSS_SCALE_CLASSES), makers(scalekeeper)
 
     def results(make, name):
-        """The value of a member, or the results of calls; eager and in a function."""
         if name in POLICY_CALLS:
             return [tried(lambda call=call: call(make())) for call in POLICY_CALLS[name]]
         return [tried(lambda: getattr(make(), name))]
 
-    def is_same(one, other):
-        if isinstance(one, Exception):
-            return isinstance(other, Exception) and (isinstance(other, type(one)) or type(one) in SLIPS)
-        return one == other
-
-    counts, explained, unexplained = [], {}, []
+    found = {}
     for cls, make in own.items():
         names = ["__call__", "__repr__", *(name for name in dir(make()) if not name.startswith("_"))]
-        found = {name: (results(make, name), results(ours[cls], name)) for name in names}
-        found = {name: pair for name, pair in found.items() if not all(map(is_same, *pair))}
+        found[cls] = {name: (results(make, name), results(ours[cls], name)) for name in names}
+    return found
+
+
+def b26_members_of_policies(subject):
+    """Each public member of TensorFlow's LossScale classes, and calls with right and with wrong arguments."""
+    counts, explained, unexplained = [], {}, []
+    for cls, found in members_of_policies().items():
+        different = {name: pair for name, pair in found.items() if not are_same(*pair)}
         if os.environ.get("SCALEKEEPER_MEMBERS"):
-            for name, pair in found.items():
+            for name, pair in different.items():
                 print(cls, name, *pair, sep="\n    ")
-        counts.append((cls, len(names), len(names) - len(found)))
-        explained.update({name: DIFFERENT_POLICY_MEMBERS[name] for name in found if name in DIFFERENT_POLICY_MEMBERS})
-        unexplained += [f"{cls}.{name}" for name in found if name not in DIFFERENT_POLICY_MEMBERS]
+        counts.append((cls, len(found), len(found) - len(different)))
+        for name in different:
+            if name in DIFFERENT_POLICY_MEMBERS:
+                explained[name] = DIFFERENT_POLICY_MEMBERS[name]
+        unexplained += [f"{cls}.{name}" for name in different if name not in DIFFERENT_POLICY_MEMBERS]
     if not subject.is_ours:
         return ", ".join(f"{cls}: {count} members" for cls, count, _ in counts)
     words = [", ".join(f"{cls}: {same} of {count} members are the same" for cls, count, same in counts)]
@@ -1108,7 +1174,6 @@ POLICY_CALLS = {
 # members that ours have otherwise, and why
 DIFFERENT_POLICY_MEMBERS = {
     "__repr__": "of a custom policy has the name of the class",
-    "from_config": "an unknown parameter is an InvalidSpecError, a ValueError, which lists the valid ones",
 }
 
 
@@ -1129,12 +1194,27 @@ def measure(row, subject_name, kind):
 
 def main(arguments):
     """Measure all rows or those that are named; what is recorded are the columns of the table."""
+    if "--members" in arguments:
+        record_members({name: members(COLUMNS[name]) for name in COLUMNS if name in VERSIONS})
+        return
     wanted = [row for row in ROWS if row in arguments] or list(ROWS)
     for name in [name for name in COLUMNS if name in VERSIONS or "--record" not in arguments]:
         measured = {row: {each: measure(row, each, COLUMNS[name]) for each in ("own", "ours")} for row in wanted}
         print(json.dumps({name: measured}, indent=2))
         if "--record" in arguments:
             record(name, measured)
+
+
+def record_members(measured):
+    """Write what members differ into members.json, with the reason of each."""
+    with open(MEMBERS, encoding="utf-8") as stream:
+        recorded = {**json.load(stream)["versions"], **measured}
+    content = {
+        "reasons": {"LossScaleOptimizer": DIFFERENT_MEMBERS, "policies": DIFFERENT_POLICY_MEMBERS},
+        "versions": {name: recorded[name] for name in VERSIONS if name in recorded},
+    }
+    with open(MEMBERS, "w", encoding="utf-8") as stream:
+        stream.write(json.dumps(content, indent=1, ensure_ascii=False) + "\n")
 
 
 def record(name, measured):

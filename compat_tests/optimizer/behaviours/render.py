@@ -1,4 +1,4 @@
-"""Write docs/behaviours.md from expected.json.
+"""Write docs/behaviours.md from expected.json and members.json.
 
 python compat_tests/optimizer/behaviours/render.py
 """
@@ -10,6 +10,7 @@ from scalekeeper_test_support.repository import repository_path
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 EXPECTED = os.path.join(HERE, "expected.json")
+MEMBERS = os.path.join(HERE, "members.json")
 PAGE = repository_path("docs", "behaviours.md")
 # in this order, neighbours have most in common
 VERSIONS = ("2.0", "2.1", "2.2", "2.3", "2.4", "2.10", "2.15 legacy", "2.15", "2.21 tf_keras", "2.21 Keras 3")
@@ -31,8 +32,17 @@ Keras saves and loads the models with its class; scalekeeper uses its `save_mode
 where scalekeeper does not yet, or cannot, behave as it should; the reason is below the details.
 """
 
+MEMBERS_INTRODUCTION = """\
+## Every member
 
-def page(expected):
+A row for each public attribute and method of TensorFlow's classes. `=`: scalekeeper's class has it, with the same type
+and value, or the same types and values of results, and the same class of error for a wrong argument; an error may be a
+subclass. Otherwise the cell names what is not the same, and the reason follows; with `exception`, one of the two raises
+an error that the other does not raise. An empty cell: TensorFlow's class has no such member.
+"""
+
+
+def page(expected, members):
     """The page as text."""
     lines = [INTRODUCTION, "| | behaviour | {} |".format(" | ".join(VERSIONS)), "|---" * (len(VERSIONS) + 2) + "|"]
     for row, entries in expected.items():
@@ -41,7 +51,31 @@ def page(expected):
     for row, entries in expected.items():
         lines += ["", f"## {row}", "", f"**{entries['behaviour'][0].upper()}{entries['behaviour'][1:]}**", ""]
         lines += details(entries)
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, "", *member_tables(members)]) + "\n"
+
+
+def member_tables(members):
+    """A table for each class: what of a member is not the same, by version; and the reasons."""
+    lines = [MEMBERS_INTRODUCTION.rstrip("\n")]
+    versions = members["versions"]
+    for cls in next(iter(versions.values())):
+        reasons = members["reasons"]["LossScaleOptimizer" if cls == "LossScaleOptimizer" else "policies"]
+        names = sorted({name for each in versions.values() for name in each[cls]})
+        lines += [
+            "",
+            f"### `{cls}`",
+            "",
+            "| member | {} |".format(" | ".join(VERSIONS)),
+            "|---" * (len(VERSIONS) + 1) + "|",
+        ]
+        different = []
+        for name in names:
+            cells = [versions[version][cls].get(name, "") for version in VERSIONS]
+            lines.append("| {} |".format(" | ".join([f"`{name}`", *cells])))
+            different += [name] if set(cells) - {"=", ""} else []
+        if different:
+            lines += ["", *(f"- `{name}`: {reasons[name]}" for name in different)]
+    return lines
 
 
 def mark(entry):
@@ -85,7 +119,9 @@ def cell(words):
 
 def main():
     with open(EXPECTED, encoding="utf-8") as stream:
-        text = page(json.load(stream))
+        expected = json.load(stream)
+    with open(MEMBERS, encoding="utf-8") as stream:
+        text = page(expected, json.load(stream))
     with open(PAGE, "w", encoding="utf-8", newline="\n") as stream:
         stream.write(text)
 

@@ -12,6 +12,8 @@ MEASURE = load_script("compat_tests/optimizer/behaviours/measure.py")
 RENDER = load_script("compat_tests/optimizer/behaviours/render.py")
 with open(RENDER.EXPECTED, encoding="utf-8") as stream:
     EXPECTED = json.load(stream)
+with open(RENDER.MEMBERS, encoding="utf-8") as stream:
+    MEMBERS = json.load(stream)
 
 COLUMNS = [column for column in MEASURE.COLUMNS if column in RENDER.VERSIONS]
 
@@ -23,6 +25,29 @@ COLUMNS = [column for column in MEASURE.COLUMNS if column in RENDER.VERSIONS]
 def test_a_row_is_what_is_measured_here_and_now(column, row, subject):
     """The measured behaviour equals the expected one: something that works against expectation fails too."""
     assert EXPECTED[row][column][subject] == MEASURE.measure(row, subject, MEASURE.COLUMNS[column])
+
+
+@pytest.mark.skipif(not COLUMNS, reason=f"{', '.join(MEASURE.COLUMNS)}: not in the table")
+@pytest.mark.parametrize("column", COLUMNS)
+def test_every_member_is_what_is_measured_here_and_now(column):
+    """Each public member is the same as in TensorFlow's classes, in type, value and exception, or as recorded."""
+    assert MEASURE.members(MEASURE.COLUMNS[column]) == MEMBERS["versions"][column]
+
+
+def test_every_different_member_has_a_reason():
+    """No table has a hole, and no reason is left over."""
+    assert list(MEMBERS["versions"]) == list(RENDER.VERSIONS)
+    different = {"LossScaleOptimizer": set(), "policies": set()}
+    for classes in MEMBERS["versions"].values():
+        assert list(classes) == ["LossScaleOptimizer", "LossScale", "FixedLossScale", "DynamicLossScale"]
+        for cls, members in classes.items():
+            found = {name for name, difference in members.items() if difference != "="}
+            different["LossScaleOptimizer" if cls == "LossScaleOptimizer" else "policies"] |= found
+    assert different == {cls: set(reasons) for cls, reasons in MEMBERS["reasons"].items()}
+    assert MEMBERS["reasons"] == {
+        "LossScaleOptimizer": MEASURE.DIFFERENT_MEMBERS,
+        "policies": MEASURE.DIFFERENT_POLICY_MEMBERS,
+    }
 
 
 def test_every_row_is_expected_on_every_version():
@@ -38,4 +63,4 @@ def test_every_row_is_expected_on_every_version():
 def test_the_page_is_what_the_table_renders_to():
     """docs/behaviours.md is never edited by hand."""
     with open(RENDER.PAGE, encoding="utf-8") as stream:
-        assert stream.read() == RENDER.page(EXPECTED)
+        assert stream.read() == RENDER.page(EXPECTED, MEMBERS)
