@@ -87,7 +87,7 @@ def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
     arrays = data[:3]
     given = [each for each in tf.nest.flatten(list(arrays)) if each is not None]
     if not all(map(np.ndim, given)):
-        raise ArgumentError("one of the arrays is a single number; expected arrays whose first dimension is the samples")
+        raise ArgumentError("one of the arrays is a single number; expected arrays of samples")
     sizes = {len(each) for each in given}
     if len(sizes) != 1:
         raise ArgumentError(f"the arrays have {', '.join(map(str, sorted(sizes)))} samples; expected the same number")

@@ -144,7 +144,8 @@ def test_a_variable_is_never_more_than_a_scalar(load, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"), [(None, "not set"), ("", "empty"), (" \n", "empty"), ("9" * 500, "too long"), (b"a\xff", "not text")]
+    ("value", "reason"),
+    [(None, "not set"), ("", "empty"), (" \n", "empty"), ("9" * 500, "too long"), (b"a\xff", "not text")],
 )
 def test_variables_without_a_value(load, monkeypatch, value, reason):
     """Not set and empty are errors, and so are numbers of any length and bytes that are not text."""
