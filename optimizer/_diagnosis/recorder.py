@@ -41,7 +41,6 @@ _SEEN = "_scalekeeper_seen"  # attribute of an output that is recorded already
 _CONSTANT = "_scalekeeper_constant"  # attribute of a result that is computed from constants alone
 _LAYER = "_scalekeeper_layer"  # attribute of a result: the layer that has computed it on the way forward
 _OPERATION_LAYERS = ("TensorFlowOpLayer", "TFOpLambda", "ClassMethod", "InstanceMethod", "SlicingOpLambda")
-_EXECUTE = "tensorflow.python.eager.execute"
 _KERAS_PACKAGES = ("keras", "tf_keras", "tensorflow", "tensorflow_core")
 # operations that compute nothing, so their results need no look
 _MOVES = frozenset(
@@ -572,7 +571,7 @@ def _seeing_operations(callback: Any) -> Iterator[None]:
         module: Any = importlib.import_module("tensorflow.python.framework.op_callbacks")
     except ImportError:
         callbacks = context.context()._post_execution_callbacks
-        execute: Any = importlib.import_module(_EXECUTE)
+        execute: Any = importlib.import_module("tensorflow.python.eager.execute")
         callbacks.append(callback)
         execute.execute = execute.execute_with_callbacks  # for operations whose inputs are not all tensors
         try:
