@@ -81,7 +81,10 @@ def _draw(axes: Any, title: str, spreads: Sequence[Optional[Spread]], factor: fl
     for limit, label in _LIMITS:
         place = math.log2(limit)
         axes.axvline(place, color="#d55e00", linewidth=1, linestyle=":" if limit == SMALLEST_NORMAL else "-")
-        axes.annotate(label, (place, 0), (2, -2), textcoords="offset points", rotation=90, va="top", fontsize=6)
+        behind = {"facecolor": "white", "alpha": 0.7, "edgecolor": "none", "pad": 0.5}  # the columns below may be dark
+        axes.annotate(
+            label, (place, 0), (2, -2), textcoords="offset points", rotation=90, va="top", fontsize=6, bbox=behind
+        )
     axes.set_title(title, loc="left")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"$2^{{{value:.0f}}}$"))
     axes.set_xlim(_LOWEST, _HIGHEST + 1)

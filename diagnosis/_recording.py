@@ -102,12 +102,21 @@ class Origin(NamedTuple):
 
 
 class BadData(NamedTuple):
-    """An input, target or weight of the data that float16 cannot hold: NaN, infinite, or above 65504."""
+    """An input, target or weight of the data that float16 cannot hold: NaN, infinite, or above 65504.
+
+    Attributes:
+        name: The name of the input, or ``y`` or ``sample_weight``.
+        is_finite: Whether all numbers are finite.
+        samples: The first samples with such numbers.
+        largest: The largest finite magnitude.
+        others: The number of samples with such numbers that are not among the first ones.
+    """
 
     name: str
     is_finite: bool
     samples: Tuple[int, ...]
     largest: float
+    others: int = 0
 
 
 class RunRecord:

@@ -38,6 +38,7 @@ DATA, NONFINITE, OVERFLOW, CONSTANT, DIVISOR, WEIGHT, SCALE_TOO_HIGH, VANISHING,
 DIFFERENT = 0.1  # share of the largest output; float16 alone gives a few thousandths
 MOST_LOST = 0.01  # share of a layer's gradients that may round to zero at a loss scale that suits it
 _VANISHING = 0.5  # share of a layer's gradients whose loss is a finding
+_MOST_SAMPLES = 10  # of those that a message lists
 # operations of Keras's own layers that compute in the layer's type; most others adapt to it
 _HEAVY = ("Mean", "Softmax", "LogSoftmax", "MatMul", "BatchMatMul", "Conv", "Einsum", "Sum", "AvgPool")
 _AGREES = "; with these batches the outputs agree with float32 nevertheless"
@@ -197,12 +198,18 @@ def _float32_advice(layer: str) -> str:
     return f"keep the layer {layer} in float32: dtype='float32'"
 
 
+def _listed(samples: Sequence[int], others: int) -> str:
+    """Return some samples, and how many others there are, as text."""
+    more = f" and {others:,} other{'s' if others > 1 else ''}" if others else ""
+    return f"sample{'s' if len(samples) > 1 else ''} {', '.join(map(str, samples))}{more}"
+
+
 # Problems in any type
 
 
 def _data(evidence: Evidence) -> Iterator[Finding]:
     for each in evidence.bad_data:
-        where = f" in sample {', '.join(map(str, each.samples))}" if each.samples else ""
+        where = f" in {_listed(each.samples, each.others)}" if each.samples else ""
         if not each.is_finite:
             message = f"NaN or infinity{where}"
             yield Finding(DATA, ERROR, each.name, None, None, message, "remove or repair these samples")
@@ -235,7 +242,8 @@ def _origin(evidence: Evidence) -> Iterator[Finding]:
     operation = f" of {origin.operation}" if origin.operation else ""
     what = "gradient" if origin.phase == BACKWARD else "result"
     where = "in the loss, outside of all layers" if origin.layer == LOSS else f"in the layer {origin.layer}"
-    samples = f", samples {', '.join(map(str, origin.samples[:10]))}" if origin.samples else ""
+    first = origin.samples[:_MOST_SAMPLES]
+    samples = f", {_listed(first, len(origin.samples) - len(first))}" if first else ""
     message = (
         f"the first number that is not finite is a {what}{operation} {where}, on the way "
         f"{'back' if origin.phase == BACKWARD else 'forward'}, in batch {origin.batch}{samples}"

@@ -52,7 +52,8 @@ def summary(diagnosis: Any) -> str:
     runs = "in float32 and as it is" if diagnosis.is_replayed else "in float32"
     number = len(diagnosis.findings)
     found = "nothing breaks in float16" if not number else f"{number} finding{'s' if number > 1 else ''}"
-    return f"{found}: {len(diagnosis.layers)} layers, {batches}, {runs}"
+    layers = f"{len(diagnosis.layers)} layer{'s' if len(diagnosis.layers) != 1 else ''}"
+    return f"{found}: {layers}, {batches}, {runs}"
 
 
 def finding_lines(diagnosis: Any) -> List[Tuple[str, str, str]]:

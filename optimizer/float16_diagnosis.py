@@ -33,6 +33,7 @@ __all__ = ["diagnose"]
 Loss = Union[str, Callable[..., Any]]
 
 _COLORS = re.compile("\x1b\\[[0-9;]*m")
+_FUNCTION_NODE = re.compile(r"\{\{function_node [^}]*\}\} ?")  # the name of a kernel and of a device
 
 
 def diagnose(
@@ -378,4 +379,5 @@ def brief(error: BaseException) -> str:
     lines = [line for line in map(str.strip, str(error).splitlines()) if line]
     # Keras 3 writes the layer first, and the error below it, in colors
     lines = [line for line in lines if not line.startswith("Exception encountered when calling")] or lines
-    return f"{type(error).__name__}: {_COLORS.sub('', lines[0]) if lines else ''}"[:300]
+    first = _FUNCTION_NODE.sub("", _COLORS.sub("", lines[0])) if lines else ""
+    return f"{type(error).__name__}: {first}"[:300]

@@ -31,7 +31,7 @@ _FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 _INFINITY = re.compile(r"[-+]?\.(?:inf|Inf|INF)")
 _NAN = re.compile(r"\.(?:nan|NaN|NAN)")
 
-_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{}:,]|[^\s\[\]{}:,"]+', re.DOTALL)
 
 
@@ -217,6 +217,9 @@ def _require_text_key(node: Node, event: Event) -> None:
 
 def _yaml_events(text: str) -> Iterator[Event]:
     documents = 0
+    half = HALF_CHARACTER.search(text)  # Python reads bytes of the command line that are not text as these
+    if half is not None:
+        raise UnreadableError(f"the character U+{ord(half.group()):04X} is not allowed in YAML", half.start())
     event: Any  # newer type stubs say that marks are optional
     try:
         for event in yaml.parse(text, Loader=_YAML_LOADER):
@@ -302,7 +305,7 @@ def _json_events(text: str) -> Iterator[Event]:
         elif token not in ":,":
             is_integer = re.fullmatch(r"-?[0-9]+", token) is not None
             value = _integer(token, start) if is_integer else json.loads(token)
-            if isinstance(value, str) and _HALF_CHARACTER.search(value):
+            if isinstance(value, str) and HALF_CHARACTER.search(value):
                 raise UnreadableError("half of a pair of \\u escapes is not a character", start, end - start)
             yield Event("scalar", start, end, value)
 

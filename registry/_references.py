@@ -6,7 +6,7 @@ import os
 import re
 
 from ._document_files import error_at
-from ._document_parser import MAX_DEPTH, MAX_NODES, Node, UnreadableError, scalar
+from ._document_parser import HALF_CHARACTER, MAX_DEPTH, MAX_NODES, Node, UnreadableError, scalar
 from ._document_paths import no_such_part, parsed_path
 from .errors import ArgumentError, DocumentError, Path, shown
 
@@ -133,6 +133,8 @@ class _Resolver:
         if text is None or not text.strip():
             reason = "not set" if text is None else "empty"
             raise self._error(node, path, f"the environment variable {name} is {reason}")
+        if HALF_CHARACTER.search(text):  # Python reads bytes that are not text as these
+            raise self._error(node, path, f"the value of the environment variable {name} is not text")
         copy = node.copy()
         try:
             if len(text) > _LONGEST_VARIABLE:

@@ -37,8 +37,9 @@ def all_layers(model: Any) -> List[Any]:
     if hasattr(model, "_flatten_layers"):
         return list(model._flatten_layers())
     layers: Any = getattr(model, "_layers", None) or getattr(model, "layers", ())
-    inside = [all_layers(each) for each in layers]
-    return [model, *(layer for each in inside for layer in each)]
+    inside = [layer for each in layers for layer in all_layers(each)]
+    # up to 2.2, lists and dictionaries that Keras tracks are among the layers
+    return [model, *inside] if callable(model) else inside
 
 
 def finalize_layers(model: Any) -> None:

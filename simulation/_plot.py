@@ -31,6 +31,7 @@ SETTINGS: Any = {
     "svg.hashsalt": "scalekeeper",
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.formatter.useoffset": False,  # no "+1.4e1" beside an axis
 }
 _LOWEST, _HIGHEST = 2.0**-149, 2.0**127  # the range of a logarithmic axis of float32
 

@@ -91,7 +91,8 @@ def doctor_command(
     except ScalekeeperError:
         raise
     except Exception as error:  # of Keras or TensorFlow, as for arrays of another shape
-        raise ArgumentError(f"{model_file} does not run with {data_file}: {brief(error)}") from error
+        hint = "; there are no targets: add an array y" if y is None else ""
+        raise ArgumentError(f"{model_file} does not run with {data_file}: {brief(error)}{hint}") from error
     if as_json:
         click.echo(json.dumps(found.for_json(), indent=2, allow_nan=False))
     else:
@@ -141,7 +142,15 @@ def named_data(model: Any, arrays: Mapping[str, Any], path: str) -> Tuple[Any, A
     if y is None:
         y = _all_of(left, outputs)
     if x is None or left:
+        missing = [
+            f"the {what} {name} is missing"
+            for what, names in (("input", inputs), ("target", outputs))
+            if any(name in left for name in names)
+            for name in names
+            if name not in left
+        ]
         unknown = f"{', '.join(sorted(left))} is none of them" if left else "there is no input among them"
+        unknown = ", ".join(missing) or unknown
         raise ArgumentError(
             f"{path}: expected arrays x, y and sample_weight, or inputs {', '.join(inputs) or '(without names)'} and "
             f"targets {', '.join(outputs) or '(without names)'}; {unknown}"

@@ -5,16 +5,14 @@ import random
 import unittest.mock
 
 import pytest
+from click.testing import CliRunner
 
 import scalekeeper
+from scalekeeper.cli import main
 from scalekeeper.registry import target
-from scalekeeper.registry._document_files import source_at
-from scalekeeper.registry._documents import access_of, check_nodes, resolved
-from scalekeeper.registry._overrides import parsed_overrides
-from scalekeeper.registry._resolved_view import document_of, entries, yaml_lines
 from scalekeeper_test_support.composed_documents import composed
 
-COUNT = int(os.environ.get("SCALEKEEPER_EXAMPLES", "200")) // 10
+COUNT = int(os.environ.get("SCALEKEEPER_EXAMPLES", "50"))
 
 
 def plain(value):
@@ -43,14 +41,13 @@ def built(document, **options):
 
 
 def stated(path, made, folder):
-    """The file that show --yaml would print."""
-    access, aim = access_of(allow_env=made.environment), target()
-    nodes = resolved(source_at(path), access, parsed_overrides(made.overrides))
-    view = entries(check_nodes(nodes, aim, access, path), nodes, access)
-    document, left_out = document_of(view, aim, access)
+    """A file with the output of show --yaml."""
+    options = [f"--set={each}" for each in made.overrides] + [f"--allow-env={each}" for each in made.environment]
+    result = CliRunner().invoke(main, ["show", path, "--yaml", *options])
+    assert result.exit_code == 0, result.output
     printed = os.path.join(str(folder), "printed.yaml")
     with open(printed, "w", encoding="utf-8") as stream:
-        stream.write("\n".join(yaml_lines(document, view, left_out)))
+        stream.write(result.output)
     return printed
 
 

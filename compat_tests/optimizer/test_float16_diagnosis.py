@@ -399,6 +399,9 @@ class OfSparseTensors(Subclassed):
         return super().call(tf.sparse.to_dense(inputs))
 
 
+@pytest.mark.skipif(
+    tf.__version__.startswith("2.0."), reason="its train_on_batch takes sparse tensors of an Input only"
+)
 def test_sparse_batches():
     """Batches of sparse tensors, which have no length, run."""
     batches = tf.data.Dataset.from_tensor_slices(data()).batch(4).map(lambda x, y: (tf.sparse.from_dense(x), y))

@@ -85,7 +85,10 @@ def _batch(item: Any) -> Batch:
 
 def _slices(data: Batch, batch_size: int) -> Iterator[Batch]:
     arrays = data[:3]
-    sizes = {len(each) for each in tf.nest.flatten(list(arrays)) if each is not None and np.ndim(each)}
+    given = [each for each in tf.nest.flatten(list(arrays)) if each is not None]
+    if not all(map(np.ndim, given)):
+        raise ArgumentError("one of the arrays is a single number; expected arrays of samples")
+    sizes = {len(each) for each in given}
     if len(sizes) != 1:
         raise ArgumentError(f"the arrays have {', '.join(map(str, sorted(sizes)))} samples; expected the same number")
     (size,) = sizes
@@ -116,7 +119,7 @@ def bad_data(model: Any, data: Batch, first_sample: int = 0) -> List[BadData]:
             samples = np.flatnonzero(~is_fine.reshape(len(values), -1).all(axis=1)) if values.ndim else np.zeros(1, int)
             largest = float(np.max(np.abs(values[np.isfinite(values)]), initial=0.0))
             numbers = tuple((samples[:_MOST_SAMPLES] + first_sample).tolist())
-            found.append(BadData(name, is_finite, numbers, largest))
+            found.append(BadData(name, is_finite, numbers, largest, len(samples) - len(numbers)))
     return found
 
 

@@ -74,6 +74,17 @@ _SUMS = frozenset(["LogSoftmax", "Mean", "Softmax"])
 _FUNCTION = re.compile(r"__(?:inference|forward|backward)_+(.*?)(?:_\d+)*")  # what TensorFlow calls a traced function
 
 
+def _tape_functions() -> Any:
+    """Return the module with ``record_operation`` and ``stop_recording``."""
+    try:
+        return importlib.import_module("tensorflow.python.eager.record")
+    except ImportError:  # the name in older versions
+        return importlib.import_module("tensorflow.python.eager.tape")
+
+
+_tape = _tape_functions()
+
+
 class _Scope(NamedTuple):
     """A layer that is being called."""
 
@@ -280,17 +291,16 @@ class Recorder:
             if not math.isfinite(largest):
                 self._add("out" if is_output else "in", record.path, None, FORWARD, array)
 
-        @tf.custom_gradient  # type: ignore[untyped-decorator]
-        def identity(value: Any) -> Any:
-            def gradient(upstream: Any) -> Any:
-                self._see_gradient(record, upstream, is_output)
-                return upstream
-
-            return tf.identity(value), gradient
+        def gradient(upstream: Any) -> Any:
+            self._see_gradient(record, upstream, is_output)
+            return [upstream]
 
         self._is_busy, was_busy = True, self._is_busy
         try:
-            result = identity(tensor)
+            with _tape.stop_recording():
+                result = tf.raw_ops.Identity(input=tensor)  # tf.identity of 2.0 returns the tensor itself
+            # as tf.custom_gradient does, which inspects the signature of its function each time
+            _tape.record_operation("Identity", [result], [tensor], gradient)
         finally:
             self._is_busy = was_busy
         setattr(result, _SEEN, True)

@@ -248,6 +248,21 @@ def test_data():
     assert kinds(diagnosed(healthy, broken, [large], SCALED))[0] == ("data", "error", "x")
 
 
+@pytest.mark.parametrize(
+    ("samples", "others", "expected"),
+    [((3,), 0, "sample 3"), ((3, 5), 0, "samples 3, 5"), ((3,), 1, "sample 3 and 1 other"), (range(10), 2000, "2,000")],
+)
+def test_samples_in_messages(samples, others, expected):
+    """A message names the first samples and counts the others, of the data and of the origin."""
+    found = diagnosed(run(record()), run(record()), [BadData("x", False, tuple(samples), 1.0, others)], SCALED)
+    assert expected in found.findings[0].message
+    every = tuple(range(3, 3 + len(samples) + others)) if others else tuple(samples)
+    found = diagnosed(run(record()), run(record(), origin=Origin("dense", "Exp", FORWARD, 0, every)), facts=SCALED)
+    listed = f"sample{'s' if len(every) > 1 else ''} {', '.join(map(str, every[:10]))}"
+    more = f" and {len(every) - 10:,} others" if len(every) > 10 else ""
+    assert f"in batch 0, {listed}{more}; " in found.findings[0].message + "; "
+
+
 def test_not_finite_in_float32_either():
     """Then float16 is not to blame, and no loss scale is recommended."""
     exact = run(record(), origin=Origin(LOSS, "Log", FORWARD, 0))

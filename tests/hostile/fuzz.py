@@ -122,9 +122,9 @@ class Compositions(Tried):
         document = os.path.join(path, "train.yaml")
         if way == "inspect":
             return [way, document]
-        # an argument of a process has no NUL and no lone surrogate
-        texts = (each.replace("\0", "").encode("utf-8", "replace").decode("utf-8") for each in overrides)
-        options = [f"--set={each}" for each in texts]
+        # an argument of a process has no NUL; of bytes that are not UTF-8, Python makes lone surrogates
+        texts = (each.replace("\0", "").encode("utf-8", "surrogatepass") for each in overrides)
+        options = [f"--set={each.decode('utf-8', 'surrogateescape')}" for each in texts]
         if is_allowed:
             options += ["--allow-env", hostile_documents.SECRET_NAME]
         return [way, document, *options, *(["--steps", "10"] if way == "simulate" else [])]

@@ -1,5 +1,6 @@
 """References within a document and to environment variables: what they mean, and what they never tell."""
 
+import os
 import pickle
 import time
 
@@ -143,13 +144,14 @@ def test_a_variable_is_never_more_than_a_scalar(load, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("value", "reason"), [(None, "not set"), ("", "empty"), (" \n", "empty"), ("9" * 500, "too long")]
+    ("value", "reason"),
+    [(None, "not set"), ("", "empty"), (" \n", "empty"), ("9" * 500, "too long"), (b"a\xff", "not text")],
 )
 def test_variables_without_a_value(load, monkeypatch, value, reason):
-    """Not set and empty are errors, and so are numbers of any length."""
+    """Not set and empty are errors, and so are numbers of any length and bytes that are not text."""
     monkeypatch.delenv("VALUE", raising=False)
     if value is not None:
-        monkeypatch.setenv("VALUE", value)
+        monkeypatch.setenv("VALUE", os.fsdecode(value))
     text = error_of(load, FORM.format("'${env:VALUE}'", 1), allow_env=["VALUE"])
     assert reason in text.splitlines()[0]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from scalekeeper import FixedLossScale, InvalidSpecError, Trace, recommend, simulate, sweep
 from scalekeeper.registry.errors import ArgumentError, ArgumentTypeError
-from scalekeeper.simulation import synthetic
+from scalekeeper.simulation import _sweep_plot, overflowing_above, synthetic
 from scalekeeper.simulation._sweep_plot import plot_sweep
 
 TRACE = synthetic("drifting", 600)
@@ -140,6 +140,19 @@ def test_a_plot(tmp_path, axes, ending):
     assert data == paths[1].read_bytes()
     assert data[:4] == b"\x89PNG" if ending == "png" else b"<svg" in data
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(path.name for path in paths)
+
+
+def test_ticks_of_values_that_differ_little(tmp_path, monkeypatch):
+    """Each tick has its whole number: none is the distance from an offset beside the axis."""
+    figures = []
+    monkeypatch.setattr(
+        _sweep_plot, "write_figure", lambda figure, *_: figures.append(figure) or figure.savefig(tmp_path / "a.png")
+    )
+    found = sweep("dynamic", overflowing_above(20_000, 3_000), {"increment_period": [100, 500, 2000]})
+    plot_sweep(found, tmp_path / "a.png")
+    scales = figures[0].axes[1]
+    assert scales.get_ylim()[0] > 13.9
+    assert scales.yaxis.get_offset_text().get_text() == ""
 
 
 def test_a_plot_without_figures(tmp_path):

@@ -167,5 +167,5 @@ def _override(rng):
     else:
         text = path + "=" + rng.choice([*_VALUES * 3, *REFERENCES, *hostile_values.DANGEROUS, *_TEXT])
     if rng.random() < 0.1:
-        text = with_tokens(rng, text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+        text = with_tokens(rng, text.encode("utf-8", "surrogatepass")).decode("utf-8", "surrogateescape")
     return text
