@@ -582,7 +582,7 @@ def name_variables(state: TrainingState) -> None:
             owner: by_attribute[pairs[owner]] for owner in recorded if pairs[owner] in by_attribute
         }
         state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
-        state.is_ordered = True
+        state.is_ordered = state.has_layer_names = True
 
 
 @keep_files_open()

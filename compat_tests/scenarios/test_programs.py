@@ -298,6 +298,12 @@ Row(
     of("subclassed", {"enc": "enc", "b": None, "dec": "dec", "a": None}),
     ("checkpoint",),
 )
+Row(
+    "hand-numbered-the-other-way-in-own-weights",
+    of("functional", {"a": "dense_1", "b": "dense_2", "c": "dense_3"}),
+    of("functional", {"c": "dense_3", "b": "dense_2", "a": "dense_1"}),
+    ("own_weights",),
+)
 for label, optimizer in {"wrapped": wrapped, "bare": BARE}.items():
     Row(
         f"two-attributes-swapped-in-own-weights-{label}-optimizer",
