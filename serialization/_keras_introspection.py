@@ -64,6 +64,11 @@ def has_layer_names(model: Any) -> bool:
     return getattr(model, "_is_graph_network", None) or hasattr(model, "operations") or hasattr(model, "_functional")
 
 
+def is_layer(value: Any) -> bool:
+    """Return whether an object is a layer or a model."""
+    return isinstance(value, installed_keras().layers.Layer)
+
+
 def is_model(layer: Any) -> bool:
     """Return whether an object is a model; up to TF 2.2, lists that layers track have layers too, but no name."""
     return hasattr(layer, "layers") and hasattr(layer, "name")

@@ -76,6 +76,7 @@ class Matching(NamedTuple):
     unused: List[str]  # in the file, not in the model
     rules: Mapping[str, str] = types.MappingProxyType({})  # owner in the model → the rule by which it was matched
     notes: Tuple[str, ...] = ()  # why something was not matched, in sentences
+    assumptions: Tuple[str, ...] = ()  # what was matched although names on both sides contradict it, in sentences
 
 
 class _Variable(NamedTuple):
@@ -206,6 +207,7 @@ class _Match:
         self._rules: Dict[str, str] = {}
         self._closed: Dict[str, None] = {}  # names of layers that exist on both sides with other shapes
         self._notes: List[str] = []
+        self._assumptions: List[str] = []
         self._elsewhere: Set[str] = set()  # owners in the model that no rule for the whole model may match
 
     def result(self, model: Iterable[str], file: Iterable[str]) -> Matching:
@@ -213,7 +215,8 @@ class _Match:
         pairs = {owner: self._pairs[owner] for owner in model if owner in self._pairs}
         missing = [owner for owner in model if owner not in pairs]
         unused = [owner for owner in file if owner not in taken]
-        return Matching(pairs, missing, unused, self._rules, tuple(dict.fromkeys(self._notes)))
+        notes, assumptions = (tuple(dict.fromkeys(each)) for each in (self._notes, self._assumptions))
+        return Matching(pairs, missing, unused, self._rules, notes, assumptions)
 
     # Rules
 
@@ -261,13 +264,18 @@ class _Match:
 
     def _contradicted(self, pairs: Sequence[Tuple[_Variable, _Variable]]) -> Set[Layer]:
         """Return the keys of layers whose numbers have another order on one side than on the other."""
-        groups: Dict[Layer, Set[Tuple[Tuple[int, ...], Tuple[int, ...]]]] = {}
+        groups: Dict[Layer, Dict[Layer, Tuple[List[_Variable], List[_Variable]]]] = {}
         for one, other in pairs:
             if self._key(one.layer) == self._key(other.layer):
-                groups.setdefault(self._key(one.layer), set()).add((_numbers([one]), _numbers([other])))
+                layers = groups.setdefault(self._key(one.layer), {}).setdefault(one.layer, ([], []))
+                layers[0].append(one)
+                layers[1].append(other)
         found = set()
-        for key, numbers in groups.items():
+        for key, layers_of_key in groups.items():
+            numbers = {(_numbers(one), _numbers(other)) for one, other in layers_of_key.values()}
             in_file = [there for _, there in sorted(numbers)]
+            if not self._keeps_names(list(layers_of_key.values())):
+                found.add(key)
             if in_file != sorted(in_file):
                 found.add(key)
                 self._notes.append(
@@ -302,6 +310,7 @@ class _Match:
             for owner, other in match._pairs.items():
                 self._pair(owner, other, PATH)
             self._notes += match._notes
+            self._assumptions += match._assumptions
             self._elsewhere.update(each.owner for each in model if each.owner not in self._pairs)
 
     def by_names_with_attributes(self, names: Mapping[str, str], file_names: Mapping[str, str]) -> None:
@@ -317,6 +326,7 @@ class _Match:
             if all(owner in match._pairs for owner in inside):  # a layer whose attributes differ is another one
                 for owner in inside:
                     self._pair(owner, match._pairs[owner], PATH)
+                self._assumptions += match._assumptions
 
     def by_all_names(self, has_numbers: bool) -> None:
         """Match by names, first whole ones and then parts."""
@@ -408,12 +418,38 @@ class _Match:
             for pairs in choices
             if all(self._can_nest(one, other) and _inside(one, other, complete=True) for one, other in pairs)
         ]
-        if len(fitting) == 1:
+        if len(fitting) == 1 and self._keeps_names(fitting[0]):
             for one, other in fitting[0]:
                 self._pair_layers(one, other, rule)
-        elif fitting:
+        elif len(fitting) > 1:
             listed = ", ".join("/".join(layer[0].layer) for layer in model_layers)
             self._notes.append(f"{listed}: Keras's numbers and the order of the layers contradict each other")
+
+    def _keeps_names(self, pairs: Sequence[Tuple[List[_Variable], List[_Variable]]]) -> bool:
+        """Return whether no layer gets the values of another one although its own name is in the file, too.
+
+        If all numbers differ by the same amount, the process may have built other layers before, so the layers are
+        the same. A person may have chosen the names, however, so this is an assumption.
+        """
+        in_file = {other[0].layer: _signature(other) for _, other in pairs}
+        elsewhere = [
+            (one[0].layer, other[0].layer)
+            for one, other in pairs
+            if one[0].layer != other[0].layer and in_file.get(one[0].layer) == _signature(one)
+        ]
+        if not elsewhere:
+            return True
+        listed = ", ".join(f"{'/'.join(here)} from {'/'.join(there)}" for here, there in elsewhere)
+        shifts = {tuple(there - here for here, there in zip(_numbers(one), _numbers(other))) for one, other in pairs}
+        if len(shifts) > 1:
+            self._notes.append(f"{listed}: by order, but the file has layers of the same names, too")
+            return False
+        self._assumptions.append(
+            "The names end in numbers that differ by the same amount, so they were taken for Keras's own, which depend "
+            f"on the layers that a process has built before: {listed}. If you have chosen these names, values are in "
+            "the wrong layers: give the layers other names, or use mapping"
+        )
+        return True
 
     def _by_connections(
         self, model_layers: List[List[_Variable]], file_layers: List[List[_Variable]]
@@ -522,6 +558,7 @@ class _Match:
         match.by_names(lambda layer: (layer, layer))
         for owner, in_file in match._pairs.items():
             self._pair(owner, in_file, match._rules[owner])
+        self._assumptions += match._assumptions
 
     def by_shape(self) -> None:
         in_model, in_file = (_by_layer(side.values()) for side in (self._left_in_model(), self._left_in_file()))

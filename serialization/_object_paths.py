@@ -4,7 +4,7 @@ Layers that a subclassed model has in attributes, lists and dictionaries are oft
 depend on what the process has built before. The attributes do not.
 """
 
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple
 
 import contextlib
 import importlib
@@ -14,11 +14,11 @@ import tempfile
 import h5py
 import numpy as np
 
-from ._keras_introspection import all_layers, own_variables
+from ._keras_introspection import all_layers, installed_keras, is_keras_3, is_layer, own_variables
 from ._matching import INSIDE
 from ._variables import by_owner, weights_of
 
-CHECKPOINT, KERAS = "checkpoint", "keras"  # kinds of paths
+CHECKPOINT, KERAS, ATTRIBUTES = "checkpoint", "keras", "attributes"  # kinds of paths
 # children of models that number layers, or list what is reached by other attributes, too
 _POSITIONS = ("layer-", "layer_with_weights-", "keras_api", "_operations", "_functional", "_layers", "_self_tracked")
 _LISTS = ("layers",)  # a SavedModel lists there what other attributes lead to
@@ -30,6 +30,8 @@ def object_paths(model: Any, kind: str) -> Dict[str, str]:
     """Return owner → path for the variables of a model; empty if the installed Keras has no such paths."""
     if kind == CHECKPOINT:
         return checkpoint_paths(model)
+    if kind == ATTRIBUTES:
+        return attributes_of(model)
     return keras_paths(model) if kind == KERAS else {}
 
 
@@ -48,10 +50,19 @@ def checkpoint_paths(model: Any) -> Dict[str, str]:
 
     Positions of layers are not a path: a variable that only positions lead to has the path of the model around it.
     """
+    return _paths_by(model, tracked_children)
+
+
+def attributes_of(model: Any) -> Dict[str, str]:
+    """Return the same with the lists and dictionaries that checkpoints of Keras 3 leave out."""
+    return _paths_by(model, _children_and_containers)
+
+
+def _paths_by(model: Any, children_of: Callable[[Any], Iterable[Tuple[str, Any]]]) -> Dict[str, str]:
     owners = {id(_tensor(each)): owner for owner, each in by_owner(weights_of(model)).items()}
 
     def children(each: Any) -> Iterable[Tuple[str, Any]]:
-        return () if id(_tensor(each)) in owners else tracked_children(each)
+        return () if id(_tensor(each)) in owners else children_of(each)
 
     found: Dict[str, str] = {}
     for each, path in attribute_paths(model, children, id):
@@ -116,6 +127,33 @@ def tracked_children(trackable: Any, *, with_optimizers: bool = False) -> List[T
         children = getattr(trackable, "_checkpoint_dependencies", ())
     wanted = ((name, child) for name, child in children if with_optimizers or not hasattr(child, "apply_gradients"))
     return sorted(wanted, key=_first)
+
+
+def _children_and_containers(parent: Any) -> List[Tuple[str, Any]]:
+    """Return the children of an object, and its public lists and dictionaries of layers, which Keras 3 tracks apart."""
+    inside = _contents(parent)
+    if inside is not None:
+        return [(name, each) for name, each in inside if _holds_layers(each)]
+    found = tracked_children(parent)
+    if is_layer(parent) and is_keras_3(installed_keras()):
+        known = {name for name, _ in found}
+        own = ((name, each) for name, each in vars(parent).items() if name not in known and name[:1] != "_")
+        found += [(name, each) for name, each in own if _contents(each) is not None and _holds_layers(each)]
+    return sorted(found, key=_first)
+
+
+def _contents(value: Any) -> Optional[List[Tuple[str, Any]]]:
+    """Return the keys of a plain dictionary or list with what is there; None of anything else."""
+    if hasattr(value, "_trackable_children"):
+        return None
+    if isinstance(value, dict):
+        return [(str(key), each) for key, each in value.items()]
+    return [(str(index), each) for index, each in enumerate(value)] if isinstance(value, (list, tuple)) else None
+
+
+def _holds_layers(value: Any) -> bool:
+    inside = _contents(value)
+    return is_layer(value) if inside is None else any(_holds_layers(each) for _, each in inside)
 
 
 def _first(child: Tuple[str, Any]) -> str:

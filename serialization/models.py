@@ -21,7 +21,7 @@ from ._atomic import replacing
 from ._keras_introspection import has_layer_names, installed_keras, metric_variables
 from ._keras_saving import by_scalekeeper
 from ._matching import Matching
-from ._object_paths import checkpoint_paths, keras_paths
+from ._object_paths import attributes_of, keras_paths
 from ._rebuilt_models import can_load, rebuild
 from ._variables import by_owner, lazy_values, weights_of
 from .formats._keras_weights_h5 import owners_of_model
@@ -73,21 +73,7 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
         raise ArgumentError(
             f"{path}: the installed Keras saves trainable models as .keras or .h5 only: choose one of these endings"
         )
-    optimizer = adapter_of(model)
-    state = None if optimizer is None else optimizer._give_state()
-    if optimizer is not None and state is not None:
-        owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
-        trained = by_owner(optimizer._known_variables())
-        rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
-        metrics = {id(each) for each in metric_variables(model)}
-        saved = {owner: each for owner, each in by_owner(weights_of(model)).items() if id(each) not in metrics}
-        state.model_variables = {owner: tuple(each.shape) for owner, each in saved.items()}
-        state.model_names = nested_names(model)
-        if not has_layer_names(model):
-            state.model_attributes = _only(saved, checkpoint_paths(model))
-        if path.endswith(".keras"):
-            paths = keras_paths(model) if not has_layer_names(model) else owners_of_model(model)
-            state.model_paths = _only(saved, paths)
+    state = _named_state(model, path)
     _warn_of_lost_precision(model, path)
     with replacing(path) as temporary:
         _save_with_keras(model, temporary)
@@ -97,6 +83,27 @@ def save_model(model: Any, path: Any, *, probe: bool = True) -> None:
             state.probe = probe_of(model)
         if state is not None and codec is not None:
             codec.add_state(temporary, state)
+
+
+def _named_state(model: Any, path: str) -> Optional[TrainingState]:
+    """Return the state of a model's optimizer with the names of the model's variables; None without an optimizer."""
+    optimizer = adapter_of(model)
+    if optimizer is None:
+        return None
+    state = optimizer._give_state()
+    owners = {id(variable): owner for owner, variable in by_owner(weights_of(model)).items()}
+    trained = by_owner(optimizer._known_variables())
+    rename_owners(state, {owner: owners.get(id(variable), owner) for owner, variable in trained.items()})
+    metrics = {id(each) for each in metric_variables(model)}
+    saved = {owner: each for owner, each in by_owner(weights_of(model)).items() if id(each) not in metrics}
+    state.model_variables = {owner: tuple(each.shape) for owner, each in saved.items()}
+    state.model_names = nested_names(model)
+    if not has_layer_names(model):
+        state.model_attributes = _only(saved, attributes_of(model))
+    if path.endswith((".keras", ".weights.h5")):
+        paths = keras_paths(model) if not has_layer_names(model) else owners_of_model(model)
+        state.model_paths = _only(saved, paths)
+    return state
 
 
 def _only(owners: Mapping[str, Any], paths: Mapping[str, str]) -> Dict[str, str]:
@@ -154,11 +161,10 @@ def save_weights(model: Any, path: Any, **options: Any) -> None:
         **options: Other arguments of ``model.save_weights``.
     """
     path = os.fspath(path)
-    optimizer = adapter_of(model)
-    if optimizer is None or not path.endswith((".h5", ".hdf5", ".keras")):
+    state = _named_state(model, path) if path.endswith((".h5", ".hdf5", ".keras")) else None
+    if state is None:
         model.save_weights(path, **options)
         return
-    state = optimizer._give_state()
     with replacing(path) as temporary:
         model.save_weights(temporary, **options)
         codec = formats.detect(temporary)

@@ -27,6 +27,7 @@ from ._keras_introspection import (
     finalize_layers,
     functional_models_in,
     holds_models,
+    is_layer,
     is_user_class,
     metric_variables,
     named_layers_in,
@@ -39,6 +40,7 @@ from ._matching import (
     ORDER,
     PATH,
     POSITION,
+    SHAPE,
     STRUCTURE,
     Matching,
     Shape,
@@ -48,7 +50,7 @@ from ._matching import (
     needs_connections,
     pair_variables,
 )
-from ._object_paths import CHECKPOINT, object_paths
+from ._object_paths import ATTRIBUTES, KERAS, object_paths
 from ._unnamed_slots import TRAINED, Order, name_weight_list
 from ._variable_order import OWN
 from ._variables import assign_all, by_owner, owners_of, rows_of, shapes_by_owner, value_of, weights_of
@@ -228,9 +230,7 @@ class _Live:
         name_variables(state)
         if not state.variables:
             return self._match_trained(state)._replace(missing=[], unused=[])
-        paths, kind = state.paths, state.path_kind
-        if state.variables.keys() == state.model_variables.keys() == state.model_attributes.keys():
-            paths, kind = state.model_attributes, CHECKPOINT
+        paths, kind = _paths_in_file(state)
         found = match_owners(
             self._shapes,
             {owner: value.shape for owner, value in state.variables.items()},
@@ -283,9 +283,14 @@ class _Live:
 
     def assumed_order(self, state: TrainingState, matching: Matching) -> List[str]:
         """Return what was matched by order only although shapes are equal and nothing in the file proves the order."""
-        found = []
-        if self._numbered_layers(state, matching):
-            listed = ", ".join(self._numbered_layers(state, matching))
+        found: List[str] = []
+        matchings = [matching]
+        if state.variables and self._has_other_names(state) and not self._pairs_by_layer(state, matching):
+            matchings.append(self._match_trained(state))
+            found += matchings[1].assumptions
+        numbered = [layer for each in matchings for layer in self._numbered_layers(state, each)]
+        if numbered:
+            listed = ", ".join(dict.fromkeys(numbered))
             found.append(
                 f"{listed}: Keras has numbered these layers, and the file does not tell which attributes lead to "
                 "them. They were taken in order. If the program creates them in another order than when it saved the "
@@ -297,7 +302,24 @@ class _Live:
                 "layer creates them in another order than when the file was saved, they are exchanged: give them names "
                 f"and use scalekeeper.save_model, or {_MAPPING}"
             )
-        return found + self._numbered_branches(matching)
+        found += self._other_attributes(state, matching)
+        return found + self._numbered_in_mappings(state, matching) + self._numbered_branches(matching)
+
+    def _other_attributes(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return what was matched although the file has it in another attribute: it may be another layer."""
+        paths, kind = _paths_in_file(state)
+        here = self._paths(kind) if paths and PATH in matching.rules.values() else {}
+        attributes = {
+            (here[owner].split("/")[0], paths[matching.pairs[owner]].split("/")[0]): None
+            for owner, rule in matching.rules.items()
+            if rule in (ORDER, STRUCTURE, SHAPE, POSITION) and owner in here and matching.pairs[owner] in paths
+        }
+        renamed = [f"{one} from {other}" for one, other in attributes if one != other]
+        return [
+            f"{each}: Keras has numbered these layers, and the file has another attribute. If it is another layer, "
+            f"such as a new head, it has wrong values: name the layers, or {_MAPPING}"
+            for each in renamed
+        ]
 
     def _numbered_layers(self, state: TrainingState, matching: Matching) -> List[str]:
         """Return layers of a subclassed model, or inside a layer of another one, that only their order tells apart.
@@ -347,6 +369,35 @@ class _Live:
         is_number = in_file in state.numbered or bool(_MADE_UP.fullmatch(in_file.rpartition("/")[2]))
         return rule != MAPPING and not by_attribute and is_number
 
+    def _numbered_in_mappings(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return the dictionaries of layers that a file numbers in the order in which a program fills them."""
+        owners = {id(variable): owner for owner, variable in self.variables.items()}
+        found = []
+        for layer in all_layers(self._model):
+            for name, value in vars(layer).items():
+                # TensorFlow's own dictionaries have names that begin with _self_
+                inside = list(value.values()) if isinstance(value, dict) and not name.startswith("_self_") else ()
+                own = [[owners.get(id(each), "") for each in weights_of(one)] for one in inside if is_layer(one)]
+                shapes = [
+                    [self._shapes[owner] for owner in each]
+                    for each in own
+                    if each and all(self._is_by_keras_path(owner, state, matching) for owner in each)
+                ]
+                if any(shapes.count(each) > 1 for each in shapes):
+                    found.append(
+                        f"{name}: the file numbers the layers in this dictionary, which were taken in order. If the "
+                        "program fills it in another order than when it saved the file, they are exchanged: name the "
+                        f"layers, use scalekeeper.save_model, or {_MAPPING}"
+                    )
+        return found
+
+    def _is_by_keras_path(self, owner: str, state: TrainingState, matching: Matching) -> bool:
+        """Return whether attributes in a ``.keras`` or ``.weights.h5`` file, and no chosen name, led to a variable."""
+        if matching.rules.get(owner) != PATH or matching.pairs[owner] not in state.paths:
+            return False
+        is_named = state.has_layer_names and matching.pairs[owner].rpartition("/")[0] == owner.rpartition("/")[0]
+        return _paths_in_file(state)[1] == KERAS and not is_named
+
     def _numbered_branches(self, matching: Matching) -> List[str]:
         """Return the models in a subclassed one whose layers beside each other only their connections tell apart."""
         if self._connections() is not None:
@@ -370,12 +421,33 @@ class _Live:
 
         A second variable of a name has another owner among the trained variables than among all.
         """
-        if state.owners and not state.slots.keys() <= state.variables.keys():
-            return self._match_trained(state).pairs
+        if self._has_other_names(state):
+            return self._pairs_by_layer(state, matching) or self._match_trained(state).pairs
         trained = self._model.trainable_variables
         owners = {id(variable): owner for owner, variable in self.variables.items()}
         pairs = ((name, owners.get(id(variable), "")) for variable, name in zip(trained, owners_of(trained)))
         return {name: matching.pairs[owner] for name, owner in pairs if owner in matching.pairs}
+
+    def _has_other_names(self, state: TrainingState) -> bool:
+        """Return whether the slots of a file have other names than its variables."""
+        return bool(state.owners) and not state.slots.keys() <= state.variables.keys()
+
+    def _pairs_by_layer(self, state: TrainingState, matching: Matching) -> Dict[str, str]:
+        """Return the pairs of trained variables whose layers have been matched; none unless these are all.
+
+        Keras 3 writes the names of layers, and the names of the slots' owners begin with them.
+        """
+        trained = shapes_by_owner(self._model.trainable_variables) if state.has_layer_names else {}
+        models = {owner.partition("/")[0] for owner in state.owners}
+        for start in ("", *(f"{name}/" for name in models if len(models) == 1)):
+            names = {
+                owner: f"{start}{matching.pairs.get(owner, '').rpartition('/')[0]}/{owner.rpartition('/')[2]}"
+                for owner in trained
+            }
+            found = {owner: name for owner, name in names.items() if state.owners.get(name) == trained[owner]}
+            if len(found) == len(state.owners) == len(set(found.values())):
+                return found
+        return {}
 
     def may_have_order_of(self, state: TrainingState, matching: Matching) -> bool:
         """Return whether the variables may have the order of those in a file that numbers slots.
@@ -413,6 +485,13 @@ class _Live:
                 )
             found.update(pairs)
         return found
+
+
+def _paths_in_file(state: TrainingState) -> Tuple[Mapping[str, str], str]:
+    """Return owner → attributes in a file, and how they are spelled: as recorded by scalekeeper, or by the file."""
+    if state.variables.keys() == state.model_variables.keys() == state.model_attributes.keys():
+        return state.model_attributes, ATTRIBUTES
+    return state.paths, state.path_kind
 
 
 def _inside(name: str, state: TrainingState) -> Dict[str, Shape]:
@@ -503,7 +582,7 @@ def name_variables(state: TrainingState) -> None:
             owner: by_attribute[pairs[owner]] for owner in recorded if pairs[owner] in by_attribute
         }
         state.paths = {owner: state.paths[pairs[owner]] for owner in recorded if pairs[owner] in state.paths}
-        state.is_ordered = True
+        state.is_ordered = state.has_layer_names = True
 
 
 @keep_files_open()
@@ -645,12 +724,14 @@ def restore_state(
             report.notes.append("the optimizer's state was ignored: the model is not compiled with an optimizer")
     if with_weights:
         report.missing.extend(_missing_vocabularies(model, state.model_config))
+        report.missing.extend(_other_optimizers(model))
         assign_all((live.variables[owner], state.variables[in_file]) for owner, in_file in matching.pairs.items())
         finalize_layers(model)
     if not report.matched and (with_weights or report.unused):  # a file may have an optimizer without any state
         raise _nothing_restored(report)
     is_complete = not report.missing and not report.unused
-    return report._replace(complete=is_complete, assumptions=[*live.assumed_order(state, matching), *assumed])
+    assumed = [*matching.assumptions, *live.assumed_order(state, matching), *assumed]
+    return report._replace(complete=is_complete, assumptions=list(dict.fromkeys(assumed)))
 
 
 def _missing_vocabularies(model: Any, config: Any) -> List[str]:
@@ -669,6 +750,18 @@ def _missing_vocabularies(model: Any, config: Any) -> List[str]:
         if not is_code and not is_same and not any(layer is each for each in inside):
             found.append(f"{layer.name}: vocabulary")
     return found
+
+
+def _other_optimizers(model: Any) -> List[str]:
+    """Return the attributes that hold another optimizer than the one that the model is compiled with."""
+    own = getattr(model, "optimizer", None)
+    known = {id(own), id(getattr(own, "inner_optimizer", None))}
+    attributes = [each for layer in all_layers(model) for each in list(vars(layer).items())]
+    return [
+        f"{name}: the state of this optimizer"
+        for name, each in attributes
+        if is_optimizer(each) and id(each) not in known
+    ]
 
 
 def _vocabularies(config: Any) -> Iterator[Tuple[str, Any]]:

@@ -273,6 +273,24 @@ for kind in KINDS:
     Row(f"one-layer-less-{kind}", of(kind, AUTOMATIC), of(kind, {"b": None, "c": None}), forms)
     Row(f"model-renamed-{kind}", of(kind, NAMED, model_name="one"), of(kind, NAMED, model_name="two"), forms)
 
+    # Names that a person has chosen, but that look like Keras's own
+    like_automatic = {"a": "dense_1", "b": "dense_2", "c": "dense_3"}
+    Row(
+        f"hand-numbered-and-moved-on-{kind}",
+        of(kind, like_automatic),
+        of(kind, {"b": "dense_2", "c": "dense_3", "d": "dense_4"}),
+        forms,
+        "assumed",
+    )
+    Row(
+        f"hand-numbered-one-left-out-{kind}",
+        of(kind, like_automatic),
+        of(kind, {"a": "dense_1", "c": "dense_3", "d": "dense_4"}),
+        forms,
+        # the attributes of a subclassed model may have got new names
+        "refused" if kind != "subclassed" else "assumed",
+    )
+
 # Nothing but the attributes of a subclassed model tells two layers apart that Keras has named
 Row(
     "two-automatic-swapped",
@@ -280,6 +298,20 @@ Row(
     of("subclassed", {"enc": "enc", "b": None, "dec": "dec", "a": None}),
     ("checkpoint",),
 )
+Row(
+    "hand-numbered-the-other-way-in-own-weights",
+    of("functional", {"a": "dense_1", "b": "dense_2", "c": "dense_3"}),
+    of("functional", {"c": "dense_3", "b": "dense_2", "a": "dense_1"}),
+    ("own_weights",),
+)
+for label, optimizer in {"wrapped": wrapped, "bare": BARE}.items():
+    Row(
+        f"two-attributes-swapped-in-own-weights-{label}-optimizer",
+        of("subclassed", {"a": None, "b": None}, optimizer=optimizer),
+        of("subclassed", {"b": None, "a": None}, optimizer=optimizer),
+        ("own_weights",),
+        "equal",
+    )
 
 # Frozen layers
 
@@ -878,6 +910,21 @@ if not IS_KERAS_3:  # whose checkpoints and files have positions instead of the 
         functools.partial(blocks, heads=("right", "left")),
         forms=("checkpoint", "saved_model"),
     )
+Row(
+    "layers-in-dicts-in-another-order-recorded",
+    blocks,
+    functools.partial(blocks, heads=("right", "left")),
+    # an H5 file of weights of older versions leaves out the variables of the model itself
+    forms=("keras", *(("own_weights",) if WRITES_KERAS_FILES else ())),
+    expect="equal",
+)
+Row(
+    "layers-in-dicts-in-another-order-in-files-of-keras",
+    blocks,
+    functools.partial(blocks, heads=("right", "left")),
+    forms=("plain_keras", "weights"),
+    expect="assumed",
+)
 
 # The optimizer of the target
 

@@ -1,5 +1,7 @@
 """Layers that a program writes itself: their variables and layers are told apart, or a warning names them."""
 
+import contextlib
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -38,6 +40,10 @@ class Block(LAYERS.Layer):
 
     def call(self, x):
         return self.b(self.a(x))
+
+
+def warned_of_order(layers):
+    return pytest.warns(scalekeeper.AssumedOrderWarning, match=layers)
 
 
 def optimizer():
@@ -84,14 +90,16 @@ def test_variables_that_a_file_numbers(tmp_path, monkeypatch):
 
 @pytest.mark.skipif(not WRITES_KERAS_FILES, reason="this Keras writes no .keras files")
 def test_layers_inside_a_layer_in_keras_files(tmp_path):
-    """Attributes lead to them, in files of save_model and of Keras alike, whatever numbers Keras gives them."""
+    """Attributes lead to them, whatever numbers Keras gives them; a file of Keras 2 has none for the slots."""
     model = trained_with(Block(name="block"))
     scalekeeper.save_model(model, tmp_path / "own.keras")
     model.save(str(tmp_path / "plain.keras"))
     LAYERS.Dense(2)
     for name in ("own", "plain"):
         other = model_with(Block(name="block"))
-        assert scalekeeper.restore(other, tmp_path / f"{name}.keras").complete
+        is_assumed = name == "plain" and not IS_KERAS_3
+        with warned_of_order("block/dense, block/dense_1") if is_assumed else contextlib.ExitStack():
+            assert scalekeeper.restore(other, tmp_path / f"{name}.keras").complete
         assert numbers_of(other) == numbers_of(model)
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 
 from ...registry._compat import metadata
-from ...registry.errors import ArgumentError, Problem, StateMismatchError
+from ...registry.errors import ArgumentError, AssumedOrderWarning, Problem, StateMismatchError
 from ...serialization._keras_introspection import numbers_chosen_names
 from ...serialization._keras_saving import KEY
-from ...serialization._matching import match_owners
+from ...serialization._matching import ORDER, Matching, match_owners
 from ...serialization._optimizer_weight_lists import Expected, decode_weights
 from ...serialization._variables import (
     assign_all,
@@ -82,7 +82,13 @@ def slots_of(optimizer: Any, variables: Sequence[Any]) -> Dict[str, Dict[str, An
 
 
 def learning_rate_of(optimizer: Any) -> Optional[float]:
-    """Return the inner optimizer's learning rate; None for a schedule."""
+    """Return the inner optimizer's learning rate; None for a schedule.
+
+    The configuration of a user's own class may repeat the argument instead of the variable's value.
+    """
+    variable = rate_of(optimizer.inner_optimizer)
+    if variable is not None:
+        return float(value_of(variable))
     rate = json_values(optimizer._serialized_inner())["config"].get("learning_rate")
     return None if isinstance(rate, Mapping) else rate
 
@@ -310,6 +316,24 @@ def take_state_dict(optimizer: Any, given: Mapping[str, Any], variables: Optiona
     if problems:
         raise StateMismatchError(problems)
     take_state(optimizer, state, variables, matching.pairs, is_strict=True)
+    assumed = _assumed_layers(matching, shapes_by_owner(variables))
+    if assumed:
+        message = (
+            f"{', '.join(assumed)}: Keras has numbered these layers, and a state has no attributes or connections. "
+            "They were taken by their numbers. If the program creates them in another order than the one that gave the "
+            "state, they are exchanged: name the layers, or use save_state and restore(model, path)"
+        )
+        warnings.warn(message, AssumedOrderWarning, stacklevel=3)
+
+
+def _assumed_layers(matching: Matching, shapes: Mapping[str, Tuple[int, ...]]) -> List[str]:
+    """Return the layers of equal shapes that only the numbers of Keras tell apart."""
+    layers: Dict[str, List[Tuple[int, ...]]] = {}
+    for owner, rule in matching.rules.items():
+        if rule == ORDER:
+            layers.setdefault(owner.rpartition("/")[0], []).append(shapes[owner])
+    own = list(layers.values())
+    return [layer for layer, each in layers.items() if own.count(each) > 1]
 
 
 def take_weights(optimizer: Any, weights: Sequence[Any], layout: Optional[str]) -> None:

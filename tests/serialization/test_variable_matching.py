@@ -311,3 +311,20 @@ def test_a_name_without_a_layer_that_two_variables_have_is_not_matched():
     names = {"mean": "one/mean", "mean#1": "two/mean"}
     found = match_owners(shapes, shapes, is_ordered=False, names=names)
     assert found.pairs == {"dense/kernel": "dense/kernel"}
+
+
+def test_names_with_numbers_that_may_be_a_person_s():
+    """Numbers that all differ alike are assumed to be Keras's; others do not take the values of another name."""
+    in_file = {f"dense_{number}/kernel": (3, 3) for number in (1, 2, 3)}
+    moved = match_owners({f"dense_{number}/kernel": (3, 3) for number in (2, 3, 4)}, in_file)
+    assert moved.pairs["dense_2/kernel"] == "dense_1/kernel"
+    assert len(moved.assumptions) == 1
+    assert "dense_3 from dense_2" in moved.assumptions[0]
+    gap = match_owners({f"dense_{number}/kernel": (3, 3) for number in (1, 3, 4)}, in_file)
+    assert gap.pairs == {}
+    apart = match_owners({f"dense_{number}/kernel": (3, 3) for number in (4, 5, 6)}, in_file)
+    assert (apart.pairs["dense_4/kernel"], apart.assumptions) == ("dense_1/kernel", ())
+    other_shapes = match_owners(
+        {"dense_2/kernel": (3, 3), "dense_3/kernel": (3, 4)}, {"dense_1/kernel": (3, 3), "dense_2/kernel": (3, 4)}
+    )
+    assert (len(other_shapes.pairs), other_shapes.assumptions) == (2, ())
