@@ -287,7 +287,9 @@ def stamp(target: Program, start: int = 0) -> None:
 
 def new_process() -> None:
     """Let Keras count the layers from the start, as in a new process."""
-    tf.keras.backend.clear_session(**({"free_memory": False} if IS_KERAS_3 else {}))
+    clear_session = tf.keras.backend.clear_session
+    options = inspect.signature(clear_session).parameters  # Keras 3.0 and 3.1 have none
+    clear_session(**({"free_memory": False} if "free_memory" in options else {}))
 
 
 def save(source: Program, form: str, folder: str) -> str:
