@@ -54,6 +54,8 @@ _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
 # Up to 3.4, that method is called where the replicas meet, and does not sum.
 _UPDATE = getattr(keras.optimizers.Optimizer, "_backend_update_step", None)
 _SUMS_IN_REPLICAS = _UPDATE is not None and "_all_reduce_sum_gradients" in _UPDATE.__code__.co_names
+# up to Keras 3.5, keras.Variable is a subclass of what layers and optimizers create
+_VARIABLE: Any = [each for each in keras.Variable.__mro__ if each.__module__.startswith("keras.")][-1]
 # what distributed wrappers for Keras 2 override; no optimizer of Keras 3 has these methods
 _METHODS_OF_KERAS_2 = ("compute_gradients", "_compute_gradients", "_aggregate_gradients", "get_gradients")
 
@@ -245,7 +247,7 @@ class Adapter(SlotlessAdapter):
 
     def _first_variables(self) -> List[Any]:
         variables = super()._first_variables()
-        return [each.value if isinstance(each, keras.Variable) else each for each in variables]
+        return [each.value if isinstance(each, _VARIABLE) else each for each in variables]
 
     def _can_be_made_outside(self) -> bool:
         # Each replica would write the variables for itself, and the weights of the replicas would drift apart.
