@@ -296,6 +296,13 @@ class _Live:
                 "them. They were taken in order. If the program creates them in another order than when it saved the "
                 f"file, they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
             )
+        positions = [layer for layer in self._layers_by_position(matching) if layer not in numbered]
+        if positions:
+            found.append(
+                f"{', '.join(positions)}: the file has no names of layers, and these have equal shapes. They were "
+                "taken in order. If the program builds them in another order than when it saved the file, they are "
+                f"exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
+            )
         for layer, owners in self._numbered_variables(state, matching).items():
             found.append(
                 f"{', '.join(owners)}: the file numbers these variables of {layer}. They were taken in order. If the "
@@ -345,6 +352,15 @@ class _Live:
             shapes = list(layers.values())
             found += [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
         return found
+
+    def _layers_by_position(self, matching: Matching) -> List[str]:
+        """Return the layers of equal shapes that were matched by position, because the file has no names."""
+        layers: Dict[str, List[Shape]] = {}
+        for owner, rule in matching.rules.items():
+            if rule == POSITION and owner in self._shapes:
+                layers.setdefault(owner.rpartition("/")[0], []).append(self._shapes[owner])
+        shapes = list(layers.values())
+        return [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
 
     def _numbered_variables(self, state: TrainingState, matching: Matching) -> Dict[str, List[str]]:
         """Return the variables that a layer of a user's own has itself and that the file only numbers, by layer.

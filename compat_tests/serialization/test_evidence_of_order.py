@@ -76,6 +76,26 @@ def test_slots_of_a_file_of_weights_are_refused(tmp_path):
         scalekeeper.restore(tokens(("position", "token")).model, path)
 
 
+@pytest.mark.skipif(IS_KERAS_3 or not WRITES_KERAS_FILES, reason="other files of weights have the names of layers")
+def test_a_file_without_names_gives_a_warning(tmp_path):
+    """A .weights.h5 file of Keras 2 numbers layers: those of equal shapes are taken in order, and a warning tells."""
+
+    def named(*order):
+        layers = {key: dense(key) for key in order}
+        return unit(model_of("functional", layers), layers, wrapped())
+
+    path = str(tmp_path / "m.weights.h5")
+    source = named("enc", "dec")
+    program = Program({"": source}, {})
+    train(program)
+    stamp(program)
+    source.model.save_weights(path)
+    target = named("dec", "enc")
+    with pytest.warns(scalekeeper.AssumedOrderWarning, match="dec, enc: the file has no names"):
+        scalekeeper.restore(target.model, path, partial=True)
+    assert target.parts["dec"].kernel.numpy().tolist() == source.parts["enc"].kernel.numpy().tolist()
+
+
 class Settled(OPTIMIZERS["legacy" if "legacy" in OPTIMIZERS else "default"].SGD):
     """An optimizer whose configuration repeats its argument, and not the learning rate of the moment."""
 
