@@ -51,7 +51,7 @@ _variables_of_state: "weakref.WeakKeyDictionary[Any, Dict[str, Any]]" = weakref.
 _AGGREGATING = ("_clip_gradients", "_all_reduce_sum_gradients")
 _APPLYING = ("apply_gradients", "apply", "_backend_apply_gradients", "_backend_update_step")
 _CLIPPING = ("clipnorm", "global_clipnorm", "clipvalue")
-# Up to 3.4, that method is called where the replicas meet, and does not sum.
+# Up to 3.4, that method is called where the replicas meet, and does not sum: each replica applies its own gradients.
 _UPDATE = getattr(keras.optimizers.Optimizer, "_backend_update_step", None)
 _SUMS_IN_REPLICAS = _UPDATE is not None and "_all_reduce_sum_gradients" in _UPDATE.__code__.co_names
 # up to Keras 3.5, keras.Variable is a subclass of what layers and optimizers create
@@ -256,10 +256,10 @@ class Adapter(SlotlessAdapter):
     def _require_can_apply(self, aggregate: bool) -> None:
         if tf.distribute.get_strategy().num_replicas_in_sync == 1:
             return
-        if not _CAN_AGGREGATE:
+        if not _SUMS_IN_REPLICAS:
             raise StrategyError(
-                f"Keras {keras.__version__} does not keep variables equal on all replicas, so they would train apart: "
-                "use a newer Keras 3, or one device"
+                f"the optimizers of Keras {keras.__version__} do not sum the gradients of replicas, which would train "
+                "apart: use Keras 3.5 or later, or one device"
             )
         if not aggregate:
             raise ArgumentError("the optimizers of Keras 3 can't apply gradients without aggregating them")

@@ -1,4 +1,4 @@
-"""Two replicas on a Keras 3 that does not keep its variables equal on all replicas."""
+"""Two replicas on a Keras 3 that does not sum their gradients."""
 
 import common
 import keras
