@@ -296,7 +296,7 @@ class _Live:
                 "them. They were taken in order. If the program creates them in another order than when it saved the "
                 f"file, they are exchanged: {_MAPPING}, or use a checkpoint or a file of scalekeeper.save_model"
             )
-        positions = [layer for layer in self._layers_by_position(matching) if layer not in numbered]
+        positions = [layer for layer in self._layers_by_position(state, matching) if layer not in numbered]
         if positions:
             found.append(
                 f"{', '.join(positions)}: the file has no names of layers, and these have equal shapes. They were "
@@ -353,11 +353,13 @@ class _Live:
             found += [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
         return found
 
-    def _layers_by_position(self, matching: Matching) -> List[str]:
-        """Return the layers of equal shapes that were matched by position, because the file has no names."""
+    def _layers_by_position(self, state: TrainingState, matching: Matching) -> List[str]:
+        """Return the layers of equal shapes that were matched by position, and that no name in the file confirms."""
         layers: Dict[str, List[Shape]] = {}
         for owner, rule in matching.rules.items():
-            if rule == POSITION and owner in self._shapes:
+            in_file = matching.pairs.get(owner, "").rpartition("/")[0]
+            is_named = state.has_layer_names and in_file == owner.rpartition("/")[0]
+            if rule == POSITION and owner in self._shapes and not is_named:
                 layers.setdefault(owner.rpartition("/")[0], []).append(self._shapes[owner])
         shapes = list(layers.values())
         return [layer for layer, own in layers.items() if layer and shapes.count(own) > 1]
@@ -776,7 +778,7 @@ def _other_optimizers(model: Any) -> List[str]:
     return [
         f"{name}: the state of this optimizer"
         for name, each in attributes
-        if is_optimizer(each) and id(each) not in known
+        if hasattr(type(each), "apply_gradients") and id(each) not in known
     ]
 
 
