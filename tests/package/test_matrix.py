@@ -46,11 +46,11 @@ def test_the_fast_run_has_every_generation():
     assert {environment(name).name for name in FAST_NAMES} == set(FAST_NAMES)
 
 
-def test_what_builds_in_the_checkout_starts_early():
-    """The environments that wait for each other come after the first two, so that no core is idle at the end."""
-    names = tensorflow_versions.fast_run(env_list())
-    assert names[2:6] == list(tensorflow_versions.BUILDING)
-    assert sorted(names) == sorted([*env_list(), *FAST_NAMES, tensorflow_versions.LAST])
+def test_environments_that_wait_run_beside_a_long_one():
+    """tox starts what depends on other environments after all others: core, which takes long, comes just before."""
+    assert env_list()[-4:] == ["py313-core", "py37-install", "py313-install", "py313-sdist"]
+    for section in ("testenv:py{37, 38, 313}-install", "testenv:py313-sdist{,-every}"):
+        assert "depends" in tox_ini()[section]
 
 
 def test_an_unknown_environment_is_an_error():

@@ -137,8 +137,6 @@ FAST_NAMES = tuple(each.name for each in ENVIRONMENTS for names in FAST if each.
 # Environments that ``python -m tox`` runs on another Python if 3.13 is missing: one Python is enough to test something
 SUBSTITUTED = ("py313-core", "py313-tf221-keras3")
 SUBSTITUTE_PYTHONS = ("3.12", "3.11", "3.10")  # the newest TensorFlow supports them
-# the environments of tox.ini that build in the checkout, one after the other
-BUILDING = ("lint", "py37-install", "py313-install", "py313-sdist")
 # the fast run's last environment, which compares what the others have recorded
 LAST = "selection"
 # the environments with real packages that have optimizers, which tox.ini defines; run by hand
@@ -203,13 +201,9 @@ def all_names() -> List[str]:
 def fast_run(first: Sequence[str]) -> List[str]:
     """Return what ``python -m tox`` runs; ``first`` is the env_list of tox.ini.
 
-    The environments that take longest come first, so that no core is idle at the end. Those that build in the checkout
-    wait for each other, so they start as soon as the first two, which also build a wheel there, are done.
+    The environments that take longest come first: side by side with others, none is left over at the end.
     """
-    names = [*reversed(FAST_NAMES)]
-    building = [name for name in first if name in BUILDING]
-    rest = [name for name in first if name not in BUILDING]
-    return [*names[:2], *building, *names[2:], *rest, LAST]
+    return [*reversed(FAST_NAMES), *first, LAST]
 
 
 def labels(first: Sequence[str]) -> Dict[str, List[str]]:
