@@ -61,6 +61,11 @@ class Target(NamedTuple):
         return tuple(int(part) for part in self.name.split("-")[0].split("."))
 
     @property
+    def versions(self) -> Tuple[Tuple[int, ...], str]:
+        """The version of TensorFlow, as numbers, and that of Keras."""
+        return self.version, self.table["keras"]
+
+    @property
     def table(self) -> Dict[str, Any]:
         """The versions (``tensorflow``, ``keras``) and the signatures (``optimizers``, ``schedules``)."""
         return _table(self.name)

@@ -14,7 +14,7 @@ import tempfile
 import h5py
 import numpy as np
 
-from ._keras_introspection import all_layers, installed_keras, is_keras_3, is_layer, own_variables
+from ._keras_introspection import all_layers, is_layer, own_variables
 from ._matching import INSIDE
 from ._variables import by_owner, weights_of
 
@@ -135,7 +135,7 @@ def _children_and_containers(parent: Any) -> List[Tuple[str, Any]]:
     if inside is not None:
         return [(name, each) for name, each in inside if _holds_layers(each)]
     found = tracked_children(parent)
-    if is_layer(parent) and is_keras_3(installed_keras()):
+    if is_layer(parent):
         known = {name for name, _ in found}
         own = ((name, each) for name, each in vars(parent).items() if name not in known and name[:1] != "_")
         found += [(name, each) for name, each in own if _contents(each) is not None and _holds_layers(each)]
@@ -144,7 +144,7 @@ def _children_and_containers(parent: Any) -> List[Tuple[str, Any]]:
 
 def _contents(value: Any) -> Optional[List[Tuple[str, Any]]]:
     """Return the keys of a plain dictionary or list with what is there; None of anything else."""
-    if hasattr(value, "_trackable_children"):
+    if hasattr(value, "_trackable_children") or hasattr(value, "_checkpoint_dependencies"):  # that of Keras 2
         return None
     if isinstance(value, dict):
         return [(str(key), each) for key, each in value.items()]

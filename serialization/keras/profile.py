@@ -130,9 +130,9 @@ class KerasProfile:
 
     def is_on(self, target: Target) -> bool:
         """Return whether a target has optimizers of this generation."""
-        version = target.version
+        version, keras = target.versions
         is_in_range = version >= self.first_tensorflow and version <= (self.last_tensorflow or version)
-        return is_in_range and keras_number(target.table["keras"])[:1] == (self.keras_major,)
+        return is_in_range and keras_number(keras)[:1] == (self.keras_major,)
 
     def is_in(self, keras: Any) -> bool:
         """Return whether the wrapper and the default optimizers of a Keras package are of this generation."""
