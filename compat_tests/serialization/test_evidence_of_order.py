@@ -118,7 +118,7 @@ def test_the_learning_rate_of_a_variable_counts(name, tmp_path):
     scalekeeper.save_state(model.optimizer, path) if name == "state.npz" else scalekeeper.save_model(model, path)
     other = compiled()
     assert scalekeeper.restore(other, path).complete
-    assert float(np.asarray(inner_of(other.optimizer).learning_rate)) == 0.125
+    assert float(inner_of(other.optimizer).learning_rate.numpy()) == 0.125
 
 
 class Adversaries(tf.keras.Model):
